@@ -1,0 +1,5 @@
+"""`python -m padfix`: the command `padfix`."""
+
+from .cli import main
+
+raise SystemExit(main())

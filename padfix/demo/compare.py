@@ -1,0 +1,133 @@
+"""The replies that prompts get alone and in a padded batch, with and without padfix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+import padfix
+
+Side = Literal["left", "right"]
+Column = Literal["alone", "right_stock", "right_padfix", "left_by_hand"]
+COLUMNS: tuple[Column, ...] = ("alone", "right_stock", "right_padfix", "left_by_hand")
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The new tokens of one row, to its first EOS inclusive, and their text without special tokens."""
+
+    ids: tuple[int, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The replies of one batch of prompts, got in four ways; each column holds one reply a prompt."""
+
+    prompts: tuple[str, ...]
+    expected: tuple[str, ...] | None
+    padded: bool
+    """Whether the prompts differ in length, so that the batch has pads at all."""
+    alone: tuple[Reply, ...]
+    right_stock: tuple[Reply, ...]
+    right_padfix: tuple[Reply, ...]
+    left_by_hand: tuple[Reply, ...]
+
+    def column(self, name: Column) -> tuple[Reply, ...]:
+        """The replies of the column `name`."""
+        replies: tuple[Reply, ...] = getattr(self, name)
+        return replies
+
+    def equal(self, name: Column) -> tuple[bool, ...]:
+        """For each row, whether the column's token ids are those of the prompt alone."""
+        return tuple(reply.ids == one.ids for reply, one in zip(self.column(name), self.alone, strict=True))
+
+    def count(self, name: Column) -> int:
+        """The number of right answers in the column, or of rows equal to `alone` where none are known."""
+        if self.expected is None:
+            return sum(self.equal(name))
+        return sum(reply.text.strip() == answer for reply, answer in zip(self.column(name), self.expected, strict=True))
+
+
+def compare(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Sequence[str],
+    *,
+    max_new_tokens: int,
+    expected: Sequence[str] | None = None,
+) -> Comparison:
+    """The greedy replies to `prompts`, each alone and all in one batch, padded on either side.
+
+    `alone`, `right_stock` and `left_by_hand` come from transformers as it is, also where padfix is
+    installed; `right_padfix` comes from `padfix.generate`, also where it is not. The batches are padded
+    here, so nothing that is passed in changes: where the tokenizer has no pad token, EOS is the pad.
+    """
+    if expected is not None and len(expected) != len(prompts):
+        raise ValueError(f"{len(expected)} expected answers for {len(prompts)} prompts: pass one a prompt.")
+    rows: list[list[int]] = [tokenizer(prompt)["input_ids"] for prompt in prompts]
+    ends = end_ids(model, tokenizer)
+    pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else next(iter(ends), 0)
+
+    def replies(generate: Callable[..., Any], batch: Sequence[Sequence[int]], side: Side) -> tuple[Reply, ...]:
+        ids, mask = padded(batch, pad_id, side)
+        sequences = generate(
+            input_ids=ids.to(model.device),
+            attention_mask=mask.to(model.device),
+            pad_token_id=pad_id,
+            max_new_tokens=max_new_tokens,
+            do_sample=False,
+        )
+        return tuple(reply(tokenizer, new_tokens, ends) for new_tokens in sequences[:, ids.shape[1] :].tolist())
+
+    def stock(**arguments: Any) -> Any:
+        generate: Any = model.generate
+        with padfix.suppressed():
+            return generate(**arguments)
+
+    def repaired(**arguments: Any) -> Any:
+        return padfix.generate(model, **arguments)
+
+    return Comparison(
+        prompts=tuple(prompts),
+        expected=None if expected is None else tuple(expected),
+        padded=len({len(row) for row in rows}) > 1,
+        alone=tuple(replies(stock, [row], "right")[0] for row in rows),
+        right_stock=replies(stock, rows, "right"),
+        right_padfix=replies(repaired, rows, "right"),
+        left_by_hand=replies(stock, rows, "left"),
+    )
+
+
+def padded(rows: Sequence[Sequence[int]], pad_id: int, side: Side) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ids and attention mask of the rows padded on `side`, both of shape (rows, longest row) and int64."""
+    width = max(map(len, rows))
+    pads = [width - len(row) for row in rows]
+    if side == "right":
+        ids = [[*row, *[pad_id] * n] for row, n in zip(rows, pads, strict=True)]
+        mask = [[1] * len(row) + [0] * n for row, n in zip(rows, pads, strict=True)]
+    else:
+        ids = [[*[pad_id] * n, *row] for row, n in zip(rows, pads, strict=True)]
+        mask = [[0] * n + [1] * len(row) for row, n in zip(rows, pads, strict=True)]
+    return torch.tensor(ids), torch.tensor(mask)
+
+
+def end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
+    """The token ids that end a reply: those at which `generate` stops, else the tokenizer's EOS, if any."""
+    ends = getattr(model.generation_config, "eos_token_id", None)
+    if ends is None:
+        ends = tokenizer.eos_token_id
+    if ends is None:
+        return ()
+    return (ends,) if isinstance(ends, int) else tuple(ends)
+
+
+def reply(tokenizer: PreTrainedTokenizerBase, new_tokens: Sequence[int], ends: Sequence[int]) -> Reply:
+    """The reply among a row's new tokens, of which those after the first EOS are pads."""
+    length = next((i + 1 for i, token in enumerate(new_tokens) if token in ends), len(new_tokens))
+    ids = tuple(new_tokens[:length])
+    return Reply(ids=ids, text=str(tokenizer.decode(list(ids), skip_special_tokens=True)))

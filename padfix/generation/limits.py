@@ -1,0 +1,160 @@
+"""What a call asks for that cannot be made right: by name, one short phrase each.
+
+Two tables. What is bound to the layout is lost when columns move, so it matters only for a batch that is re-laid.
+What reads the token history or counts columns sees every pad that the model sees, so it matters wherever pads remain,
+in a batch that the caller left-padded too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import GenerationConfig
+
+from .call import SEQUENCE_AXES, GenerateCall
+from .compat import CACHE_NAMES, repetition_penalty_skips_pads
+
+__all__ = ["history_bound", "layout_bound"]
+
+# Arguments that are the caller's own code: it would see the model's layout.
+CALLBACKS = ("logits_processor", "stopping_criteria", "prefix_allowed_tokens_fn", "streamer")
+# Arguments that take the decoding loop out of our hands.
+OTHER_LOOPS = ("assistant_model", "custom_generate", "prompt_lookup_num_tokens", "token_healing", "use_mtp")
+# Keywords that hold absolute indices into the prompt, or were made for its columns.
+ABSOLUTE_INDICES = ("image_bound", "alora_offsets", "cache_position")
+# Keywords whose second axis is not the prompt's, whatever its size.
+NOT_ALIGNED = frozenset(
+    {
+        "aspect_ratio_ids",
+        "aspect_ratio_mask",
+        "feature_attention_mask",
+        "image_grid_thw",
+        "image_sizes",
+        "input_features_mask",
+        "negative_prompt_attention_mask",
+        "negative_prompt_ids",
+        "pixel_attention_mask",
+        "spatial_shapes",
+        "video_grid_thw",
+    }
+)
+
+
+def _is_set(value: Any, call: GenerateCall) -> bool:
+    return bool(value)
+
+
+def _is_not_one(value: Any, call: GenerateCall) -> bool:
+    return value is not None and value != 1
+
+
+def _counts_pads(value: Any, call: GenerateCall) -> bool:
+    # With embeddings alone, 5.24 skips a row's first new tokens by mistake: its pads are counted off the reply.
+    skipped = repetition_penalty_skips_pads() and call.ids is not None
+    return _is_not_one(value, call) and not skipped
+
+
+def _has_long_sequence(value: Any, call: GenerateCall) -> bool:
+    """Whether a bias or ban concerns more than one token, so that the ones before are looked at."""
+    # {(ids): bias}, or [[[ids], bias], ...], or [[ids], ...]
+    sequences = value if isinstance(value, Mapping) else [one[0] if _is_nested(one) else one for one in value]
+    return any(isinstance(one, Sequence) and len(one) > 1 for one in sequences)
+
+
+def _is_nested(one: Any) -> bool:
+    return isinstance(one, Sequence) and len(one) > 0 and isinstance(one[0], Sequence)
+
+
+def _has_padded_prompt(value: Any, call: GenerateCall) -> bool:
+    return _is_not_one(value, call) and call.get("negative_prompt_ids") is not None
+
+
+# Fields of the generation config whose processors read the token history or count columns, and when they do.
+READS_HISTORY: Mapping[str, Callable[[Any, GenerateCall], bool]] = {
+    "bad_words_ids": _has_long_sequence,
+    "constraints": _is_set,
+    "encoder_no_repeat_ngram_size": _is_set,
+    "encoder_repetition_penalty": _is_not_one,
+    "force_words_ids": _is_set,
+    "forced_bos_token_id": lambda value, call: value is not None,
+    "guidance_scale": _has_padded_prompt,
+    "no_repeat_ngram_size": _is_set,
+    "penalty_alpha": _is_set,
+    "repetition_penalty": _counts_pads,
+    "sequence_bias": _has_long_sequence,
+    "stop_strings": _is_set,
+    "watermarking_config": _is_set,
+}
+
+
+def layout_bound(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
+    """What stands in the way of moving this call's columns."""
+    if call.is_decoder_prompt:
+        yield f"{call.prompt_name}= (the prompt of an encoder-decoder model)"
+    for name in CALLBACKS:
+        value = call.get(name)
+        if value is not None and not (isinstance(value, list) and not value):
+            yield f"{name}= (code of the caller's own would see another layout)"
+    for name in OTHER_LOOPS:
+        if call.get(name) or getattr(config, name, None):
+            yield f"{name}= (another decoding loop)"
+    for name in CACHE_NAMES:
+        if call.get(name) is not None:
+            yield f"{name}= (a cache in a layout of its own)"
+    if config.cache_implementation == "paged":
+        yield 'cache_implementation="paged" (it feeds pads as tokens)'
+    if config.return_dict_in_generate:
+        for name in ("output_hidden_states", "output_attentions"):
+            if getattr(config, name, None) or call.get(name):
+                yield f"{name}=True (what comes back would belong to another layout)"
+    for name in ABSOLUTE_INDICES:
+        if call.get(name) is not None:
+            yield f"{name}= (it holds indices into the prompt)"
+    yield from _misfits(call)
+
+
+def _misfits(call: GenerateCall) -> Iterator[str]:
+    """Tensors that should move with the tokens and cannot, or that look as if they should."""
+    shape = (call.batch, call.width)
+    mask, ids = call.mask, call.ids
+    if mask is not None and tuple(mask.shape) != shape:
+        yield f"{call.mask_name}= of shape {tuple(mask.shape)}, where the prompt has shape {shape}"
+    elif mask is not None and not bool(((mask == 0) | (mask == 1)).all()):
+        yield f"{call.mask_name}= with values other than 0 and 1"
+    if ids is not None and tuple(ids.shape) != shape:
+        yield f"{call.ids_name}= of shape {tuple(ids.shape)} beside {call.embeds_name} of {shape[1]} columns"
+    for name, value in call.arguments.items():
+        if value is None or name in (call.ids_name, call.mask_name):
+            continue
+        if name in SEQUENCE_AXES:
+            axes = SEQUENCE_AXES[name]
+            sizes = tuple(value.shape) if isinstance(value, Tensor) else ()
+            fits = len(sizes) >= 2 and sizes[axes.prompt] == call.width and sizes[axes.batch] in (1, call.batch)
+            if not fits:
+                seen = f"of shape {sizes}" if sizes else f"of type {type(value).__name__}"
+                yield f"{name}= {seen}, where the prompt has shape {shape}"
+        elif isinstance(value, Tensor) and name not in NOT_ALIGNED and _looks_aligned(value, shape):
+            yield f"{name}= of shape {tuple(value.shape)} (it looks as if its columns were the prompt's)"
+
+
+def _looks_aligned(value: Tensor, shape: tuple[int, int]) -> bool:
+    is_label = value.dtype == torch.bool or not (value.is_floating_point() or value.is_complex())
+    return is_label and value.ndim >= 2 and tuple(value.shape[:2]) == shape
+
+
+def history_bound(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
+    """What would see the pads that the model sees."""
+    for name, sees_pads in READS_HISTORY.items():
+        value = getattr(config, name, None)
+        if value is not None and sees_pads(value, call):
+            yield f"{name}={_shown(value)} (it reads the token history)"
+    if config.min_length and config.min_new_tokens is None:
+        yield f"min_length={config.min_length} (it counts pads; min_new_tokens does not)"
+
+
+def _shown(value: Any) -> str:
+    """A value in a message: numbers as they are; what may hold token ids or text only by its type."""
+    return repr(value) if isinstance(value, (bool, int, float)) else "..."

@@ -1,0 +1,90 @@
+"""What is said to the caller: a warning at the caller's own line, a log record, a count. Standard library only."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import warnings
+from collections import Counter
+from types import FrameType
+
+from .errors import PadfixWarning
+
+__all__ = ["call_site", "counts", "info_once", "logger", "tally", "warn", "warn_once"]
+
+logger = logging.getLogger("padfix")
+
+# Packages that stand between the caller's line and us: a warning points above them.
+PACKAGES_BETWEEN = frozenset(
+    {"padfix", "transformers", "peft", "torch", "accelerate", "wrapt", "contextlib", "functools"}
+)
+
+_lock = threading.Lock()
+_seen: set[tuple[object, ...]] = set()
+_counts: Counter[str] = Counter()
+
+
+def warn(message: str) -> None:
+    """Warns at the caller's line with `PadfixWarning`, logs at WARNING and counts.
+
+    Python shows a warning once a line; the log has every one.
+    """
+    tally("warnings")
+    logger.warning(message)
+    frame = _callers_frame()
+    warnings.warn_explicit(
+        message,
+        PadfixWarning,
+        filename=frame.f_code.co_filename,
+        lineno=frame.f_lineno,
+        module=frame.f_globals.get("__name__", "<unknown>"),
+        registry=frame.f_globals.setdefault("__warningregistry__", {}),
+    )
+
+
+def warn_once(message: str, *key: object) -> None:
+    """`warn`, once in this process for each `key`."""
+    if _is_new("warn", *key):
+        warn(message)
+
+
+def info_once(message: str, *key: object) -> None:
+    """Logs at INFO, once in this process for each `key`."""
+    if _is_new("info", *key):
+        logger.info(message)
+
+
+def call_site() -> tuple[str, int]:
+    """File and line of the innermost frame outside padfix and the libraries that it works through."""
+    frame = _callers_frame()
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+def tally(what: str) -> None:
+    """Adds one to a counter; safe under threads."""
+    with _lock:
+        _counts[what] += 1
+
+
+def counts() -> dict[str, int]:
+    """What has been counted in this process so far: `calls`, `padded`, `repaired`, `left_as_is`, `warnings`."""
+    with _lock:
+        return dict(_counts)
+
+
+def _is_new(*key: object) -> bool:
+    with _lock:
+        new = key not in _seen
+        _seen.add(key)
+        return new
+
+
+def _callers_frame() -> FrameType:
+    frame: FrameType | None = sys._getframe(1)
+    outermost = sys._getframe(1)
+    while frame is not None:
+        if str(frame.f_globals.get("__name__", "")).split(".")[0] not in PACKAGES_BETWEEN:
+            return frame
+        outermost, frame = frame, frame.f_back
+    return outermost

@@ -1,0 +1,48 @@
+"""How a padded batch is made right: one function a file, and the choice between them.
+
+Every strategy is `run(call, config, plan, original) -> output`: it calls `original` (once, or as often as it needs)
+and gives back what the caller sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from transformers import GenerationConfig
+
+from ..errors import SettingsError
+from ..generation.call import GenerateCall
+from ..generation.traits import Traits
+from ..layout.plan import LayoutPlan
+from . import left_pad
+
+__all__ = ["STRATEGIES", "Strategy", "choose"]
+
+Strategy = Callable[[GenerateCall, GenerationConfig, LayoutPlan, Callable[..., Any]], Any]
+
+STRATEGIES: Mapping[str, Strategy] = {"left_pad": left_pad.run}
+
+
+def choose(asked: str, traits: Traits, plan: LayoutPlan, new_tokens: int) -> tuple[Strategy | None, str]:
+    """The strategy for a batch, or None and the reason why none is exact.
+
+    Args:
+        asked: The setting: `auto` or the name of one strategy.
+        traits: What the model is.
+        plan: The batch in the model's layout.
+        new_tokens: The largest number of new tokens that a row can get.
+
+    Raises:
+        SettingsError: The strategy that was asked for is not there, or is not exact for this model and batch.
+    """
+    if asked not in ("auto", *STRATEGIES):
+        there = ", ".join(("auto", *STRATEGIES))
+        raise SettingsError(f"strategy {asked!r} is not part of this release of padfix. Use one of: {there}.")
+    if plan.pads_remain and plan.model_width + new_tokens > traits.exact_up_to:
+        if asked == "left_pad":
+            raise SettingsError(
+                f"strategy 'left_pad' is not exact for this model: {traits.reason}. Set the strategy to 'auto'."
+            )
+        return None, traits.reason
+    return STRATEGIES["left_pad"], ""

@@ -1,0 +1,117 @@
+"""The default: move the prompt to the model's layout, generate once, move what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import GenerationConfig
+
+from ..generation.call import SEQUENCE_AXES, GenerateCall
+from ..generation.compat import eos_ids, positions_advance, vocabulary_size
+from ..generation.lengths import reduced
+from ..generation.outputs import cache_fields, pads_after_end, rebuilt, sequences_to_caller
+from ..layout.plan import LayoutPlan
+from ..notices import warn
+
+__all__ = ["changes_nothing", "run"]
+
+
+def run(call: GenerateCall, config: GenerationConfig, plan: LayoutPlan, original: Callable[..., Any]) -> Any:
+    """The output of one call of `original` on the left-padded batch, in the caller's layout.
+
+    As many forwards as the batch would take if the caller had padded it on the left, each with the same rows.
+    """
+    output = original(call.model, **to_model(call, config, plan).arguments)
+    return to_caller(output, call, config, plan)
+
+
+def changes_nothing(call: GenerateCall, config: GenerationConfig, plan: LayoutPlan, *, guessed: bool) -> bool:
+    """Whether transformers would read the batch rightly as the caller passed it.
+
+    Args:
+        guessed: Whether the mask was inferred in a way that transformers does not.
+    """
+    if call.is_decoder_prompt:
+        return plan.is_identity
+    return (
+        plan.is_identity
+        and not guessed
+        and (call.get("position_ids") is None or positions_advance())
+        and _every_id_is_valid(call, config)
+    )
+
+
+def to_model(call: GenerateCall, config: GenerationConfig, plan: LayoutPlan) -> GenerateCall:
+    """The call with its prompt in the model's layout, an explicit mask, and lengths for the model's width."""
+    changes: dict[str, Any] = {"attention_mask": plan.real.long(), **reduced(call, config, plan.trim)}
+    pad_id = valid_pad_id(call, config)
+    if call.ids_name is not None:
+        changes[call.ids_name] = plan.to_model(call.arguments[call.ids_name], fill=pad_id)
+    if config.pad_token_id is not None and config.pad_token_id != pad_id:
+        changes["pad_token_id"] = pad_id
+    for name, axes in SEQUENCE_AXES.items():
+        value = call.get(name)
+        if value is not None and name != "position_ids":
+            changes[name] = plan.to_model(value, batch_axis=axes.batch, prompt_axis=axes.prompt, fill=axes.fill)
+    positions = call.get("position_ids")
+    if positions is None:
+        return call.changed(changes)
+    if are_implied(positions, plan):
+        return call.changed(changes).without("position_ids")
+    if not positions_advance():
+        warn(
+            "position_ids= differ from what the attention_mask implies; they were moved with their tokens, but this "
+            "release of transformers does not carry them on while decoding, for a prompt alone either."
+        )
+    axes = SEQUENCE_AXES["position_ids"]
+    changes["position_ids"] = plan.to_model(positions, batch_axis=axes.batch, prompt_axis=axes.prompt)
+    return call.changed(changes)
+
+
+def to_caller(output: Any, call: GenerateCall, config: GenerationConfig, plan: LayoutPlan) -> Any:
+    """The output of the model's layout in the caller's; a `ModelOutput` keeps its class."""
+    sequences = output if isinstance(output, Tensor) else output.sequences
+    restored = sequences_to_caller(sequences, call.ids, plan.model_width)
+    pad_id, ends = config.pad_token_id, eos_ids(config)
+    if pad_id is not None and ends and pad_id != valid_pad_id(call, config):
+        restored = pads_after_end(restored, call.width if call.ids is not None else 0, ends, int(pad_id))
+    if isinstance(output, Tensor):
+        return restored
+    caches = () if plan.is_identity else cache_fields(output)
+    if caches:
+        warn(
+            f"the field {caches[0]} of this output is None: its cache belongs to the left-padded batch that the model "
+            "saw. Pass the whole sequences and their mask to the next call."
+        )
+    return rebuilt(output, {"sequences": restored, **dict.fromkeys(caches)})
+
+
+def are_implied(positions: Tensor, plan: LayoutPlan) -> bool:
+    """Whether 2-D position_ids of the caller's layout are those that the mask implies, or count the columns."""
+    if positions.ndim != 2:
+        return False
+    columns = torch.arange(plan.caller_width, device=positions.device)
+    if bool((positions == columns).all()):
+        return True
+    moved = plan.to_model(positions)
+    real = plan.real.to(positions.device)
+    return bool(((moved == real.long().cumsum(1) - 1) | ~real).all())
+
+
+def valid_pad_id(call: GenerateCall, config: GenerationConfig) -> int:
+    """The pad id of the call, as transformers chooses it, or 0 where the embedding has no row for it."""
+    ends = eos_ids(config)
+    pad_id = config.pad_token_id if config.pad_token_id is not None else (ends[0] if ends else 0)
+    size = vocabulary_size(call.model)
+    return int(pad_id) if pad_id >= 0 and (size is None or pad_id < size) else 0
+
+
+def _every_id_is_valid(call: GenerateCall, config: GenerationConfig) -> bool:
+    """Whether the embedding has a row for every id of the prompt and for the pad id."""
+    ids, size = call.ids, vocabulary_size(call.model)
+    if ids is None or size is None:
+        return True
+    return config.pad_token_id in (None, valid_pad_id(call, config)) and bool(((ids >= 0) & (ids < size)).all())
