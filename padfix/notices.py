@@ -11,7 +11,7 @@ from types import FrameType
 
 from .errors import PadfixWarning
 
-__all__ = ["call_site", "counts", "info_once", "logger", "tally", "warn", "warn_once"]
+__all__ = ["call_site", "counts", "forget", "info_once", "logger", "tally", "warn", "warn_once"]
 
 logger = logging.getLogger("padfix")
 
@@ -71,6 +71,13 @@ def counts() -> dict[str, int]:
     """What has been counted in this process so far: `calls`, `padded`, `repaired`, `left_as_is`, `warnings`."""
     with _lock:
         return dict(_counts)
+
+
+def forget() -> None:
+    """Starts anew: counters at zero, and everything that is said once can be said again."""
+    with _lock:
+        _seen.clear()
+        _counts.clear()
 
 
 def _is_new(*key: object) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..errors import PadfixError
+
 WORDS = (
     "a",
     "to",
@@ -35,8 +37,6 @@ SENTENCES = (
 
 def read(path: Path) -> tuple[str, ...]:
     """The lines of a UTF-8 file that are not blank; `PadfixError` where there are none to read."""
-    from padfix.errors import PadfixError
-
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError as error:

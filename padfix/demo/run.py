@@ -19,9 +19,10 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from padfix.demo import prompts as prompt_sets
-from padfix.demo import table, task
-from padfix.demo.compare import compare
+from ..errors import PadfixError
+from . import prompts as prompt_sets
+from . import table, task
+from .compare import compare
 
 EMBEDDED = Path(__file__).parent / "model"
 HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
@@ -34,8 +35,6 @@ def main(model: str | None, prompts: Path | None, max_new_tokens: int) -> int:
     with one prompt a line, None for the prompts that come with padfix. Raises `PadfixError` for what the
     user can mend: no such path, no prompts, a model that cannot be loaded or that has an encoder, no rich.
     """
-    from padfix.errors import PadfixError
-
     if max_new_tokens < 1:
         raise PadfixError(f"max_new_tokens is {max_new_tokens}. Pass 1 or more.")
     console = table.console()
@@ -53,7 +52,7 @@ def main(model: str | None, prompts: Path | None, max_new_tokens: int) -> int:
         comparison = compare(causal_lm, tokenizer, asked, max_new_tokens=max_new_tokens, expected=expected)
     name = "the embedded model" if model is None else model
     title = f"{name}, {len(asked)} prompts in one batch, transformers {transformers.__version__}"
-    console.print(table.table(comparison, title=title))
+    console.print(table.table(comparison, title=title, width=console.width))
     console.print(table.verdict(comparison), style="bold", highlight=False, markup=False, soft_wrap=True)
     return 0 if all(comparison.equal("right_padfix")) else 1
 
@@ -72,8 +71,6 @@ def load(source: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     Raises `PadfixError` where there is no such folder, where transformers cannot load what is in it, and
     for an encoder-decoder model.
     """
-    from padfix.errors import PadfixError
-
     if not Path(source).is_dir() and (Path(source).exists() or not HUB_ID.fullmatch(source)):
         raise PadfixError(f"{source} is neither a folder nor a hub id. Pass the folder that holds config.json.")
     try:

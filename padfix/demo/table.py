@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from padfix.demo.compare import COLUMNS, Column, Comparison
+from ..errors import PadfixError
+from .compare import COLUMNS, Column, Comparison
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
 HEADINGS: dict[Column, str] = {
     "alone": "alone",
@@ -17,28 +20,48 @@ HEADINGS: dict[Column, str] = {
     "right_padfix": "right-padded\npadfix",
     "left_by_hand": "left-padded\nby hand",
 }
-LONGEST = 400
-"""Characters of a prompt or a reply that reach the table, which shortens them to its width."""
+DIFFERS = "!= "
+"""Stands before a reply that is not the one of the prompt alone."""
+GAP = 2
+"""Blank columns between two columns of the table."""
 
 
 def console() -> Console:
-    """The console on stdout, 80 columns wide where there is no terminal; `PadfixError` without rich."""
+    """A console on stdout, 80 columns wide where there is no terminal; `PadfixError` where rich is missing.
+
+    Characters that stdout cannot encode are printed as `?` from here on.
+    """
     try:
         from rich.console import Console
     except ImportError as error:
-        from padfix.errors import PadfixError
-
         raise PadfixError('The table needs rich, which is missing. Run: pip install "padfix[cli]"') from error
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
     return Console()
 
 
-def table(comparison: Comparison, *, title: str) -> Table:
+def table(comparison: Comparison, *, title: str, width: int) -> Table:
     """One line a prompt with its four replies, and a last line with each column's count.
 
-    A reply whose token ids are not those of the prompt alone is red and marked `!=`.
+    A reply whose token ids are not those of the prompt alone is red and marked `!=`. Texts that do not fit
+    into `width` columns of the terminal end in an ellipsis, the longest first.
     """
     from rich import box
+    from rich.cells import cell_len
     from rich.table import Table
+    from rich.text import Text
+
+    measure = "equal to alone" if comparison.expected is None else "right answers"
+    total = len(comparison.prompts)
+    columns: list[tuple[str, list[Text], str]] = [
+        ("prompt", [Text(one_line(prompt)) for prompt in comparison.prompts], measure)
+    ]
+    for name in COLUMNS:
+        replies = [
+            Text(one_line(reply.text)) if equal else Text(DIFFERS + one_line(reply.text), style="red")
+            for reply, equal in zip(comparison.column(name), comparison.equal(name), strict=True)
+        ]
+        columns.append((HEADINGS[name], replies, f"{comparison.count(name)} of {total}"))
 
     picture = Table(
         title=title,
@@ -47,40 +70,42 @@ def table(comparison: Comparison, *, title: str) -> Table:
         show_edge=False,
         show_footer=True,
         pad_edge=False,
-        padding=(0, 1, 0, 0),
+        padding=(0, GAP - 1, 0, 0),  # the box draws the other blank
     )
-
-    def add_column(heading: str, footer: str, min_width: int) -> None:
-        picture.add_column(heading, footer, min_width=min_width, no_wrap=True, overflow="ellipsis", footer_style="bold")
-
-    total = len(comparison.prompts)
-    add_column("prompt", "equal to alone" if comparison.expected is None else "right answers", 14)
-    for name in COLUMNS:
-        heading = HEADINGS[name]
-        widest = max(map(len, heading.splitlines()))
-        add_column(heading, f"{comparison.count(name)} of {total}", widest)
-    equal = {name: comparison.equal(name) for name in COLUMNS}
-    for row, prompt in enumerate(comparison.prompts):
-        replies = (cell(comparison.column(name)[row].text, equal=equal[name][row]) for name in COLUMNS)
-        picture.add_row(cell(prompt, equal=True), *replies)
+    natural = [
+        max(cell_len(text) for text in (*heading.splitlines(), *(cell.plain for cell in cells), footer))
+        for heading, cells, footer in columns
+    ]
+    widths = fitted(natural, width - GAP * (len(columns) - 1))
+    for (heading, _, footer), column_width in zip(columns, widths, strict=True):
+        picture.add_column(heading, footer, width=column_width, no_wrap=True, overflow="ellipsis", footer_style="bold")
+    for row in zip(*(cells for _, cells, _ in columns), strict=True):
+        picture.add_row(*row)
     return picture
 
 
-def cell(text: str, *, equal: bool) -> Text:
-    """The text on one line, never read as markup, marked where it is not `equal`."""
-    from rich.text import Text
+def one_line(text: str) -> str:
+    """The text with every run of white space, line ends too, as one blank."""
+    return " ".join(text.split())
 
-    line = " ".join(text.split())[:LONGEST]
-    return Text(line) if equal else Text(f"!= {line}", style="red")
+
+def fitted(widths: Sequence[int], room: int) -> list[int]:
+    """The widths, the widest of them cut to the one limit that lets all of them into `room`.
+
+    >>> fitted([30, 5, 20], 25)
+    [10, 5, 10]
+    """
+    limit = next((n for n in range(max(widths), 0, -1) if sum(min(w, n) for w in widths) <= room), 1)
+    return [min(width, limit) for width in widths]
 
 
 def verdict(comparison: Comparison) -> str:
-    """One line that says what padding does to these prompts, and what padfix does about it."""
+    """One line that says what right padding does to these replies, and what padfix does about it."""
     total = len(comparison.prompts)
-    fixed = sum(comparison.equal("right_padfix"))
+    wrong = total - sum(comparison.equal("right_padfix"))
     broken = total - sum(comparison.equal("right_stock"))
-    if fixed < total:
-        return f"padfix FAILED: {total - fixed} of {total} replies are not those that the prompts get alone."
+    if wrong:
+        return f"padfix FAILED: {wrong} of {total} replies are not those that the prompts get alone."
     if not comparison.padded:
         return "Nothing to repair: the prompts have one length, so the batch has no pads."
     if not broken:

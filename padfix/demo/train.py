@@ -18,7 +18,7 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from padfix.demo import task
+from . import task
 
 PAD, BOS, EOS, UNK = SPECIAL_TOKENS = ("<pad>", "<bos>", "<eos>", "<unk>")
 VOCABULARY = {token: i for i, token in enumerate([*SPECIAL_TOKENS, *" :=", *task.LETTERS])}

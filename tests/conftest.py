@@ -1,0 +1,37 @@
+"""What every test starts from: no network, one thread, padfix as it was after import."""
+
+import os
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+for variable in ("PADFIX", "PADFIX_STRATEGY", "PADFIX_DECODING"):  # tests say themselves what they want
+    os.environ.pop(variable, None)
+
+from collections.abc import Iterator  # noqa: E402
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
+import transformers  # noqa: E402
+
+import padfix  # noqa: E402
+from padfix import notices  # noqa: E402
+
+torch.set_num_threads(1)
+transformers.logging.set_verbosity_error()
+
+
+@pytest.fixture(autouse=True)
+def as_after_import() -> Iterator[None]:
+    """Nothing installed, nothing said yet; the same again after the test."""
+    padfix.uninstall()
+    notices.forget()
+    yield
+    padfix.uninstall()
+
+
+@pytest.fixture
+def installed() -> Iterator[None]:
+    """padfix installed in the mode `fix`."""
+    padfix.install("fix")
+    yield
+    padfix.uninstall()
