@@ -87,7 +87,7 @@ def detect(call: GenerateCall) -> Found | None:
     if call.mask is not None:
         padding = from_mask(call.mask) if call.mask.ndim == 2 and call.mask.numel() else None
         config = None if padding is None else compat.resolved_config(call)
-    elif call.ids is None or call.is_decoder_prompt:
+    elif call.ids is None or call.ids.ndim != 2 or call.is_decoder_prompt:
         return None
     else:
         config = compat.resolved_config(call)

@@ -74,14 +74,14 @@ def load(source: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     if not Path(source).is_dir() and (Path(source).exists() or not HUB_ID.fullmatch(source)):
         raise PadfixError(f"{source} is neither a folder nor a hub id. Pass the folder that holds config.json.")
     try:
-        config = AutoConfig.from_pretrained(source)
+        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
         if config.is_encoder_decoder:
             raise PadfixError(
                 f"{source} ({config.model_type}) is an encoder-decoder model, which has no padded prompt to "
                 "decode after. Pass a causal LM."
             )
-        model: Any = AutoModelForCausalLM.from_pretrained(source)
-        return model.float(), AutoTokenizer.from_pretrained(source)
+        model: Any = AutoModelForCausalLM.from_pretrained(source, trust_remote_code=False)
+        return model.float(), AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     except PadfixError:
         raise
     except Exception as error:  # hub, JSON, safetensors and torch have no common one

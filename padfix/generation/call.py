@@ -115,9 +115,9 @@ DECODER_MASK = "decoder_attention_mask"
 def bind(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> GenerateCall | None:
     """The call by names, or None where its arguments are none that a prompt could be read from.
 
-    None stands for: arguments that do not bind, no prompt, a prompt that is no tensor, ids that are not integers of
-    shape (batch, width), an empty batch, no columns, a mask that is no tensor. What comes of those is transformers'
-    own answer.
+    None stands for: arguments that do not bind, no prompt, a prompt that is no tensor, ids that are not integers or
+    have one axis, an empty batch, no columns, a mask that is no tensor. What comes of those is transformers' own
+    answer.
     """
     if len(args) > len(PARAMETERS) or any(name in kwargs for name in PARAMETERS[: len(args)]):
         return None
@@ -150,7 +150,7 @@ def bind(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Genera
 def _are_ids(ids: Any) -> bool:
     return (
         isinstance(ids, Tensor)
-        and ids.ndim == 2
+        and ids.ndim >= 2
         and not ids.is_floating_point()
         and not ids.is_complex()
         and ids.dtype != torch.bool

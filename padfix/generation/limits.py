@@ -124,8 +124,10 @@ def _misfits(call: GenerateCall) -> Iterator[str]:
         yield f"{call.mask_name}= of shape {tuple(mask.shape)}, where the prompt has shape {shape}"
     elif mask is not None and not bool(((mask == 0) | (mask == 1)).all()):
         yield f"{call.mask_name}= with values other than 0 and 1"
-    if ids is not None and tuple(ids.shape) != shape:
-        yield f"{call.ids_name}= of shape {tuple(ids.shape)} beside {call.embeds_name} of {shape[1]} columns"
+    if ids is not None and ids.ndim > 2:
+        yield f"{call.ids_name}= of shape {tuple(ids.shape)} (more than one token a column)"
+    elif ids is not None and tuple(ids.shape) != shape:
+        yield f"{call.ids_name}= of shape {tuple(ids.shape)} beside {call.embeds_name}= of {shape[1]} columns"
     for name, value in call.arguments.items():
         if value is None or name in (call.ids_name, call.mask_name):
             continue

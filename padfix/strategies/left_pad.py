@@ -34,14 +34,17 @@ def changes_nothing(call: GenerateCall, config: GenerationConfig, plan: LayoutPl
     Args:
         guessed: Whether the mask was inferred in a way that transformers does not.
     """
+    if not plan.is_identity or guessed:
+        return False
     if call.is_decoder_prompt:
-        return plan.is_identity
-    return (
-        plan.is_identity
-        and not guessed
-        and (call.get("position_ids") is None or positions_advance())
-        and _every_id_is_valid(call, config)
-    )
+        return True
+    positions = call.get("position_ids")
+    if positions is not None and _is_table(positions, call):
+        if not positions_advance():
+            return False
+        if _are_redundant(positions, plan) and not _follow_mask(positions, plan):
+            return False
+    return _every_id_is_valid(call, config)
 
 
 def to_model(call: GenerateCall, config: GenerationConfig, plan: LayoutPlan) -> GenerateCall:
@@ -54,12 +57,12 @@ def to_model(call: GenerateCall, config: GenerationConfig, plan: LayoutPlan) -> 
         changes["pad_token_id"] = pad_id
     for name, axes in SEQUENCE_AXES.items():
         value = call.get(name)
-        if value is not None and name != "position_ids":
+        if value is not None and name != "position_ids" and not plan.is_identity:
             changes[name] = plan.to_model(value, batch_axis=axes.batch, prompt_axis=axes.prompt, fill=axes.fill)
     positions = call.get("position_ids")
-    if positions is None:
+    if positions is None or (plan.is_identity and not _is_table(positions, call)):
         return call.changed(changes)
-    if are_implied(positions, plan):
+    if _are_redundant(positions, plan):
         return call.changed(changes).without("position_ids")
     if not positions_advance():
         warn(
@@ -73,7 +76,10 @@ def to_model(call: GenerateCall, config: GenerationConfig, plan: LayoutPlan) -> 
 
 def to_caller(output: Any, call: GenerateCall, config: GenerationConfig, plan: LayoutPlan) -> Any:
     """The output of the model's layout in the caller's; a `ModelOutput` keeps its class."""
-    sequences = output if isinstance(output, Tensor) else output.sequences
+    sequences = output if isinstance(output, Tensor) else getattr(output, "sequences", None)
+    if sequences is None:
+        warn(f"the output is a {type(output).__name__} without sequences: it stays in the layout that the model saw.")
+        return output
     restored = sequences_to_caller(sequences, call.ids, plan.model_width)
     pad_id, ends = config.pad_token_id, eos_ids(config)
     if pad_id is not None and ends and pad_id != valid_pad_id(call, config):
@@ -89,13 +95,21 @@ def to_caller(output: Any, call: GenerateCall, config: GenerationConfig, plan: L
     return rebuilt(output, {"sequences": restored, **dict.fromkeys(caches)})
 
 
-def are_implied(positions: Tensor, plan: LayoutPlan) -> bool:
-    """Whether 2-D position_ids of the caller's layout are those that the mask implies, or count the columns."""
+def _is_table(positions: Any, call: GenerateCall) -> bool:
+    """Whether position_ids have shape (batch, width) or (1, width)."""
+    return isinstance(positions, Tensor) and tuple(positions.shape) in ((call.batch, call.width), (1, call.width))
+
+
+def _are_redundant(positions: Tensor, plan: LayoutPlan) -> bool:
+    """Whether position_ids of the caller's layout say what the mask says, or merely count the columns."""
     if positions.ndim != 2:
         return False
     columns = torch.arange(plan.caller_width, device=positions.device)
-    if bool((positions == columns).all()):
-        return True
+    return bool((positions == columns).all()) or _follow_mask(positions, plan)
+
+
+def _follow_mask(positions: Tensor, plan: LayoutPlan) -> bool:
+    """Whether the real tokens of each row have the positions 0, 1, 2 ..."""
     moved = plan.to_model(positions)
     real = plan.real.to(positions.device)
     return bool(((moved == real.long().cumsum(1) - 1) | ~real).all())
