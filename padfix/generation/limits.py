@@ -25,6 +25,8 @@ CALLBACKS = ("logits_processor", "stopping_criteria", "prefix_allowed_tokens_fn"
 OTHER_LOOPS = ("assistant_model", "custom_generate", "prompt_lookup_num_tokens", "token_healing", "use_mtp")
 # Keywords that hold absolute indices into the prompt, or were made for its columns.
 ABSOLUTE_INDICES = ("image_bound", "alora_offsets", "cache_position")
+# Text models whose outer model has a `generate` of its own that cuts columns off before it calls theirs.
+CUT_BEFORE_US = ("BlipTextLMHeadModel",)
 # Keywords whose second axis is not the prompt's, whatever its size.
 NOT_ALIGNED = frozenset(
     {
@@ -94,6 +96,9 @@ def layout_bound(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
     """What stands in the way of moving this call's columns."""
     if call.is_decoder_prompt:
         yield f"{call.prompt_name}= (the prompt of an encoder-decoder model)"
+    for name in (one.__name__ for one in type(call.model).__mro__):
+        if name in CUT_BEFORE_US:
+            yield f"{name} (the model around it has cut off the last column, whatever stood there)"
     for name in CALLBACKS:
         value = call.get(name)
         if value is not None and not (isinstance(value, list) and not value):

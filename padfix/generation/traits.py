@@ -51,7 +51,9 @@ NOT_EXACT: Mapping[str, str] = {
     "BltForCausalLM": "its patching and hash n-grams see the pads",
     "DeepseekV4ForCausalLM": "its KV compressor pools windows of columns, pads included",
     "Kosmos2ForConditionalGeneration": _COLUMNS_COUNTED,
+    "Kosmos2TextForCausalLM": _COLUMNS_COUNTED,
     "Kosmos2_5ForConditionalGeneration": _COLUMNS_COUNTED,
+    "Kosmos2_5TextForCausalLM": _COLUMNS_COUNTED,
     "HunYuanVLForConditionalGeneration": "it counts images over the whole batch, so each row has to run by itself",
     "PaliGemmaForConditionalGeneration": "an unpadded prompt attends both ways, a padded one causally",
     "M2M100ForConditionalGeneration": _COLUMNS_COUNTED,
@@ -67,25 +69,26 @@ NOT_EXACT: Mapping[str, str] = {
     "CohereAsrForConditionalGeneration": _NEEDS_POSITIONS,
 }
 
-# Classes that left padding makes exact only from a release on (measured: not in 4.57.6, but in 5.24.0).
-EXACT_SINCE: Mapping[str, tuple[int, int]] = dict.fromkeys(
-    (
-        "CTRLLMHeadModel",
-        "CpmAntForCausalLM",
-        "FalconMambaForCausalLM",
-        "Glm4vForConditionalGeneration",
-        "Glm4vMoeForConditionalGeneration",
-        "MambaForCausalLM",
-        "MoshiForCausalLM",
-        "OpenAIGPTLMHeadModel",
-        "Phi4MultimodalForCausalLM",
-        "Qwen3VLForConditionalGeneration",
-        "Qwen3VLMoeForConditionalGeneration",
-        "RoCBertForCausalLM",
-        "Zamba2ForCausalLM",
-    ),
-    (5, 24),
-)
+# Classes that left padding makes exact only from a release on, as far as measured: not in 4.46.3, or not in 4.57.6.
+EXACT_SINCE: Mapping[str, tuple[int, int]] = {
+    "BertGenerationDecoder": (4, 57),
+    "LlavaNextVideoForConditionalGeneration": (4, 57),
+    "VipLlavaForConditionalGeneration": (4, 57),
+    "XLMRobertaXLForCausalLM": (4, 57),
+    "CTRLLMHeadModel": (5, 24),
+    "CpmAntForCausalLM": (5, 24),
+    "FalconMambaForCausalLM": (5, 24),
+    "Glm4vForConditionalGeneration": (5, 24),
+    "Glm4vMoeForConditionalGeneration": (5, 24),
+    "MambaForCausalLM": (5, 24),
+    "MoshiForCausalLM": (5, 24),
+    "OpenAIGPTLMHeadModel": (5, 24),
+    "Phi4MultimodalForCausalLM": (5, 24),
+    "Qwen3VLForConditionalGeneration": (5, 24),
+    "Qwen3VLMoeForConditionalGeneration": (5, 24),
+    "RoCBertForCausalLM": (5, 24),
+    "Zamba2ForCausalLM": (5, 24),
+}
 
 _counted_from_column_0: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
