@@ -13,8 +13,8 @@ from typing import Any
 
 from transformers import GenerationConfig
 
-from . import notices
-from .errors import AmbiguousPaddingError, RightPaddingError, UnsupportedCallError
+from . import notices, wording
+from .errors import AmbiguousPaddingError, RightPaddingError, SettingsError, UnsupportedCallError
 from .generation import compat, lengths, limits
 from .generation.call import GenerateCall, bind
 from .generation.traits import Traits, traits_of
@@ -22,7 +22,7 @@ from .layout.detect import Padding, from_ids, from_mask
 from .layout.plan import LayoutPlan
 from .settings import ENVIRONMENT, Settings, effective
 from .strategies import Strategy, choose
-from .strategies.left_pad import changes_nothing
+from .strategies.left_pad import changes_nothing, every_id_is_valid
 
 __all__ = ["generate", "run"]
 
@@ -57,7 +57,7 @@ def run(
         return original(model, *args, **kwargs)
     notices.tally("padded")
     repair = decide(call, found, settings)
-    if repair is None:
+    if repair is None or repair.strategy is None:
         return original(model, *args, **kwargs)
     notices.tally("repaired")
     return repair.strategy(call, found.config, repair.plan, original)
@@ -73,25 +73,38 @@ class Found:
 
 @dataclass(frozen=True)
 class Repair:
-    """How a call is going to be made right."""
+    """How a call can be made right.
 
-    strategy: Strategy
+    Attributes:
+        plan: The batch in the model's layout.
+        strategy: What runs it; None where no strategy is exact for the model.
+        obstacles: What stands in the way, a phrase each; the call cannot be repaired where there are any.
+        needed: Whether transformers would read the batch wrongly as it is.
+    """
+
     plan: LayoutPlan
+    strategy: Strategy | None
+    obstacles: tuple[str, ...]
+    needed: bool
 
 
 def detect(call: GenerateCall) -> Found | None:
     """The pads of the prompt, or None where there are none, or where transformers refuses the arguments anyway.
 
-    A given mask always wins over ids. Encoder-decoder models are asked for their decoder's prompt alone.
+    A given mask always wins over ids. Of encoder-decoder models the decoder's prompt is meant.
     """
     if call.mask is not None:
         padding = from_mask(call.mask) if call.mask.ndim == 2 and call.mask.numel() else None
         config = None if padding is None else compat.resolved_config(call)
-    elif call.ids is None or call.ids.ndim != 2 or call.is_decoder_prompt:
+    elif call.ids is None or call.ids.ndim != 2:
         return None
     else:
         config = compat.resolved_config(call)
-        padding = None if config is None else from_ids(call.ids, _pad_id(config), compat.eos_ids(config))
+        pad_id = None if config is None else compat.pad_id(config)
+        if config is None or pad_id is None:
+            return None
+        # A decoder's prompt may start with the pad id, and transformers infers no mask for it.
+        padding = from_ids(call.ids, pad_id, (pad_id,) if call.is_decoder_prompt else compat.eos_ids(config))
     return None if padding is None or config is None else Found(padding, config)
 
 
@@ -100,137 +113,101 @@ def decide(call: GenerateCall, found: Found, settings: Settings) -> Repair | Non
 
     Raises:
         PadfixError: In strict mode, for whatever fix mode would repair by moving columns or would leave as it is.
+        SettingsError: The strategy that the settings name is not exact here.
     """
     padding, config = found.padding, found.config
+    unreadable = limits.unreadable_mask(call)
+    if unreadable is not None:
+        _leave("", (unreadable,), settings)
+        return None
     if settings.mode == "strict":
         _raise_if_misplaced(call, padding)
     if len(padding.empty) == len(padding.real):
-        _say_empty(call, padding)
+        notices.warn(wording.empty(call, padding))
         return None
     traits = traits_of(call.model)
-    plan, strategy, obstacles = _choose(call, found, traits, settings)
-    if not obstacles and changes_nothing(call, config, plan, guessed=bool(padding.guessed)):
-        _say_empty(call, padding)
+    repair = choose_repair(call, found, traits, settings)
+    if padding.empty and settings.mode != "warn":
+        notices.warn(wording.empty(call, padding))
+    if not repair.needed and not repair.obstacles:
         return None
     if lengths.new_tokens(call, config) <= 0:
         return None  # transformers raises: max_length leaves no room for a new token
     if settings.mode == "warn":
-        _warn_call_site(call, padding, obstacles)
+        remedy = wording.PAD_LEFT if padding.misplaced else "Set PADFIX=fix to have it repaired where it can be."
+        _leave(f"{wording.padded(call, padding)} {remedy}", repair.obstacles, settings)
         return None
-    if obstacles or strategy is None:
-        _refuse(call, padding, obstacles, settings)
+    if repair.strategy is None and settings.strategy != "auto":
+        raise SettingsError(f"{repair.obstacles[0]}. Set the strategy to 'auto'.")
+    if repair.obstacles:
+        _leave(wording.padded(call, padding), repair.obstacles, settings)
         return None
-    _say_repaired(call, padding, traits)
-    return Repair(strategy, plan)
+    _say_repaired(call, padding, traits, repair)
+    return repair
 
 
-def _choose(
-    call: GenerateCall, found: Found, traits: Traits, settings: Settings
-) -> tuple[LayoutPlan, Strategy | None, list[str]]:
-    """The plan, the strategy, and what stands in the way of it.
+def choose_repair(call: GenerateCall, found: Found, traits: Traits, settings: Settings) -> Repair:
+    """The repair that disturbs least.
 
-    A batch that the caller left-padded stays as it is where that is exact; columns that are pads in every row are
-    dropped for the others, since a batch without pads is exact for every model and under every flag.
+    A batch that the caller left-padded keeps its columns where that is exact. Else columns that are pads in every row
+    are dropped, unless every new width costs the model a new graph: a batch without pads is exact for every model and
+    under every flag.
     """
     padding, config = found.padding, found.config
     fixed = compat.wants_fixed_shapes(call, config)
-    history = [] if settings.decoding == "stock" else list(limits.history_bound(call, config))
+    history = () if settings.decoding == "stock" else tuple(limits.history_bound(call, config))
 
-    def attempt(*, trim: bool) -> tuple[LayoutPlan, Strategy | None, list[str]]:
+    def attempt(*, trim: bool) -> Repair:
         plan = LayoutPlan.from_mask(padding.real, trim=trim)
         strategy, reason = choose(settings.strategy, traits, plan, lengths.new_tokens(call, config))
-        obstacles = [f"{type(call.model).__name__} ({reason})"] if strategy is None else []
-        obstacles += history if plan.pads_remain else []
+        obstacles = [reason] if strategy is None else []
+        obstacles += history if plan.pads_remain else ()
+        needed = not changes_nothing(call, config, plan, guessed=bool(padding.guessed))
         if not plan.is_identity:
             obstacles += limits.layout_bound(call, config)
-        return plan, strategy, obstacles
+        elif needed:
+            obstacles += limits.identity_bound(call, ids_change=not every_id_is_valid(call, config))
+        return Repair(plan, strategy, tuple(obstacles), needed)
 
-    chosen = attempt(trim=not fixed and bool(padding.misplaced))
-    if chosen[2] and not padding.misplaced and not fixed:
+    repair = attempt(trim=bool(padding.misplaced) and not fixed)
+    if repair.obstacles and not padding.misplaced and not fixed:
         trimmed = attempt(trim=True)
-        return chosen if trimmed[2] else trimmed
-    return chosen
+        return repair if trimmed.obstacles else trimmed
+    return repair
 
 
 def _raise_if_misplaced(call: GenerateCall, padding: Padding) -> None:
     """Raises for a batch that transformers would continue after its pads."""
     if padding.guessed:
-        raise AmbiguousPaddingError(
-            f"{_rows(call, padding.guessed, 'starts or ends', 'start or end')} in more pad ids than "
-            "other rows, no attention_mask was given, and the pad id is also an EOS id, so transformers takes "
-            "them for content. Pass the tokenizer's attention_mask."
-        )
+        raise AmbiguousPaddingError(f"{wording.guessed(call, padding)}. Pass the tokenizer's mask.")
     if padding.misplaced:
-        raise RightPaddingError(f"{_misplaced(call, padding)} {PAD_LEFT}")
+        raise RightPaddingError(f"{wording.misplaced(call, padding)} {wording.PAD_LEFT}")
 
 
-def _refuse(call: GenerateCall, padding: Padding, obstacles: list[str], settings: Settings) -> None:
+def _leave(seen: str, obstacles: tuple[str, ...], settings: Settings) -> None:
+    """Says why a call stays as it is, or raises it in strict mode."""
     notices.tally("left_as_is")
-    message = f"{_seen(call, padding)} padfix cannot make this call right: {'; '.join(obstacles)}."
+    why = f"padfix cannot make this call right: {'; '.join(obstacles)}." if obstacles else ""
+    message = f"{seen} {why}".strip()
     if settings.mode == "strict":
-        raise UnsupportedCallError(f"{message} {TAKE_OUT}")
-    notices.warn(f"{message} It runs as it is, and its padded rows may be wrong. {TAKE_OUT}")
+        raise UnsupportedCallError(f"{message} {wording.TAKE_OUT}")
+    if settings.mode == "warn":
+        notices.warn_once(message, notices.call_site())
+    else:
+        notices.warn(f"{message} It runs as it is, and its padded rows may be wrong. {wording.TAKE_OUT}")
 
 
-def _warn_call_site(call: GenerateCall, padding: Padding, obstacles: list[str]) -> None:
-    notices.tally("left_as_is")
-    also = f" Also in the way: {'; '.join(obstacles)}." if obstacles else ""
-    remedy = PAD_LEFT if padding.misplaced else "Set PADFIX=fix to repair it."
-    notices.warn_once(f"{_seen(call, padding)}{also} {remedy}", notices.call_site())
-
-
-def _say_repaired(call: GenerateCall, padding: Padding, traits: Traits) -> None:
-    _say_empty(call, padding)
+def _say_repaired(call: GenerateCall, padding: Padding, traits: Traits, repair: Repair) -> None:
     if padding.guessed:
         notices.warn(
-            f"{_rows(call, padding.guessed, 'starts or ends', 'start or end')} in more pad ids than "
-            "other rows, no attention_mask was given, and the pad id is also an EOS id: what exceeds the "
-            "shortest run was taken for padding. Pass the tokenizer's attention_mask to be sure and to silence this."
+            f"{wording.guessed(call, padding)}: what exceeds the shortest run was taken for padding. Pass the "
+            "tokenizer's mask to be sure and to silence this."
         )
     if not traits.known:
-        name = type(call.model).__qualname__
         notices.warn_once(
-            f"{name} is no class of transformers: padfix takes it that left padding is exact for it. Compare a "
+            f"{traits.name} is no class of transformers: padfix takes it that left padding is exact for it. Compare a "
             "padded batch with its prompts alone once.",
             type(call.model),
         )
-    if padding.misplaced:
-        notices.info_once(f"{_misplaced(call, padding)} Repaired.", notices.call_site())
-
-
-def _say_empty(call: GenerateCall, padding: Padding) -> None:
-    if padding.empty:
-        notices.warn(
-            f"{_rows(call, padding.empty, 'has', 'have')} no real token: what comes back for that means nothing. "
-            "Leave such rows out of the batch."
-        )
-
-
-PAD_LEFT = 'Pad on the left (tokenizer.padding_side = "left"), or set PADFIX=fix.'
-TAKE_OUT = "Take that out of the call, or run the prompts one at a time."
-
-
-def _seen(call: GenerateCall, padding: Padding) -> str:
-    """One sentence about the pads of a batch."""
-    if padding.misplaced:
-        return _misplaced(call, padding)
-    padded = tuple(row for row, full in enumerate(padding.real.all(dim=1).tolist()) if not full)
-    return f"{_rows(call, padded, 'is', 'are')} padded."
-
-
-def _misplaced(call: GenerateCall, padding: Padding) -> str:
-    have = _rows(call, padding.misplaced, "has", "have")
-    return f"{have} pads after real tokens: generation would continue from a pad."
-
-
-def _rows(call: GenerateCall, rows: tuple[int, ...], one: str, several: str) -> str:
-    """`Rows 1, 3 of input_ids (shape (4, 12)) have`, with the first eight rows and the verb in its number."""
-    shown = ", ".join(map(str, rows[:8])) + (f" and {len(rows) - 8} more" if len(rows) > 8 else "")
-    where = f"of {call.prompt_name} (shape {call.prompt_shape})"
-    return f"Row {shown} {where} {one}" if len(rows) == 1 else f"Rows {shown} {where} {several}"
-
-
-def _pad_id(config: GenerationConfig) -> int | None:
-    """The pad id that transformers will use: the call's or the model's, else the first EOS."""
-    ends = compat.eos_ids(config)
-    return config.pad_token_id if config.pad_token_id is not None else (ends[0] if ends else None)
+    if not repair.plan.is_identity:
+        notices.info_once(f"{wording.padded(call, padding)} Repaired.", notices.call_site())

@@ -23,6 +23,7 @@ __all__ = [
     "default_max_length_counts_columns",
     "eos_ids",
     "installed",
+    "pad_id",
     "positions_advance",
     "repetition_penalty_skips_pads",
     "resolved_config",
@@ -75,6 +76,12 @@ def eos_ids(config: GenerationConfig) -> tuple[int, ...]:
     if hasattr(ids, "tolist"):
         ids = ids.tolist()
     return tuple(ids) if isinstance(ids, (list, tuple)) else (ids,)
+
+
+def pad_id(config: GenerationConfig) -> int | None:
+    """The pad id that the call will use: its own or the model's, else the first EOS, as in `generate`."""
+    ends = eos_ids(config)
+    return config.pad_token_id if config.pad_token_id is not None else (ends[0] if ends else None)
 
 
 def vocabulary_size(model: Any) -> int | None:

@@ -17,7 +17,7 @@ from transformers import GenerationConfig
 from .call import SEQUENCE_AXES, GenerateCall
 from .compat import CACHE_NAMES, repetition_penalty_skips_pads
 
-__all__ = ["history_bound", "layout_bound"]
+__all__ = ["callbacks", "history_bound", "identity_bound", "layout_bound", "misfits", "unreadable_mask"]
 
 # Arguments that are the caller's own code: it would see the model's layout.
 CALLBACKS = ("logits_processor", "stopping_criteria", "prefix_allowed_tokens_fn", "streamer")
@@ -62,6 +62,8 @@ def _counts_pads(value: Any, call: GenerateCall) -> bool:
 def _has_long_sequence(value: Any, call: GenerateCall) -> bool:
     """Whether a bias or ban concerns more than one token, so that the ones before are looked at."""
     # {(ids): bias}, or [[[ids], bias], ...], or [[ids], ...]
+    if not isinstance(value, (Mapping, Sequence)):
+        return False  # transformers refuses it
     sequences = value if isinstance(value, Mapping) else [one[0] if _is_nested(one) else one for one in value]
     return any(isinstance(one, Sequence) and len(one) > 1 for one in sequences)
 
@@ -94,15 +96,10 @@ READS_HISTORY: Mapping[str, Callable[[Any, GenerateCall], bool]] = {
 
 def layout_bound(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
     """What stands in the way of moving this call's columns."""
-    if call.is_decoder_prompt:
-        yield f"{call.prompt_name}= (the prompt of an encoder-decoder model)"
     for name in (one.__name__ for one in type(call.model).__mro__):
         if name in CUT_BEFORE_US:
             yield f"{name} (the model around it has cut off the last column, whatever stood there)"
-    for name in CALLBACKS:
-        value = call.get(name)
-        if value is not None and not (isinstance(value, list) and not value):
-            yield f"{name}= (code of the caller's own would see another layout)"
+    yield from identity_bound(call, ids_change=True)
     for name in OTHER_LOOPS:
         if call.get(name) or getattr(config, name, None):
             yield f"{name}= (another decoding loop)"
@@ -118,17 +115,48 @@ def layout_bound(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
     for name in ABSOLUTE_INDICES:
         if call.get(name) is not None:
             yield f"{name}= (it holds indices into the prompt)"
-    yield from _misfits(call)
 
 
-def _misfits(call: GenerateCall) -> Iterator[str]:
+def identity_bound(call: GenerateCall, *, ids_change: bool) -> Iterator[str]:
+    """What stands in the way of a call whose columns stay, but whose mask, positions or masked ids are rewritten."""
+    if call.is_decoder_prompt:
+        yield f"{call.prompt_name}= (the prompt of an encoder-decoder model)"
+        return
+    yield from misfits(call)
+    if ids_change:
+        yield from callbacks(call)
+
+
+def callbacks(call: GenerateCall) -> Iterator[str]:
+    """Code of the caller's own that reads the ids while they grow."""
+    for name in CALLBACKS:
+        value = call.get(name)
+        if value is not None and not (isinstance(value, list) and not value):
+            yield f"{name}= (code of the caller's own would see another layout)"
+
+
+def unreadable_mask(call: GenerateCall) -> str | None:
+    """Why a mask with zeros does not say which tokens are real, if it does not.
+
+    Beside a cache the mask may be wider than the new tokens.
+    """
+    mask, shape = call.mask, (call.batch, call.width)
+    if mask is None:
+        return None
+    cached = any(call.get(name) is not None for name in CACHE_NAMES)
+    if mask.shape[0] != call.batch or mask.shape[1] < call.width or (mask.shape[1] > call.width and not cached):
+        return f"{call.mask_name}= of shape {tuple(mask.shape)}, where the prompt has shape {shape}"
+    if not bool(((mask == 0) | (mask == 1)).all()):
+        return f"{call.mask_name}= of shape {tuple(mask.shape)} with values other than 0 and 1"
+    return None
+
+
+def misfits(call: GenerateCall) -> Iterator[str]:
     """Tensors that should move with the tokens and cannot, or that look as if they should."""
     shape = (call.batch, call.width)
     mask, ids = call.mask, call.ids
     if mask is not None and tuple(mask.shape) != shape:
         yield f"{call.mask_name}= of shape {tuple(mask.shape)}, where the prompt has shape {shape}"
-    elif mask is not None and not bool(((mask == 0) | (mask == 1)).all()):
-        yield f"{call.mask_name}= with values other than 0 and 1"
     if ids is not None and ids.ndim > 2:
         yield f"{call.ids_name}= of shape {tuple(ids.shape)} (more than one token a column)"
     elif ids is not None and tuple(ids.shape) != shape:

@@ -19,6 +19,7 @@ class Traits:
     """What a model is.
 
     Attributes:
+        name: The name of its class.
         encoder_decoder: Whether its prompt is the decoder's, beside an encoder's input.
         exact_up_to: The number of columns (model width and new tokens) up to which a left-padded row gets what it
             gets alone: infinity for most models, 0 for those that left padding cannot make right.
@@ -26,6 +27,7 @@ class Traits:
         known: Whether the class or one that it derives from is the library's own, rather than remote code.
     """
 
+    name: str
     encoder_decoder: bool
     exact_up_to: float
     reason: str
@@ -98,6 +100,7 @@ def traits_of(model: Any) -> Traits:
     limit, reason = next(_limits(model), (math.inf, ""))
     classes = type(model).__mro__
     return Traits(
+        name=classes[0].__name__,
         encoder_decoder=bool(getattr(model.config, "is_encoder_decoder", False)),
         exact_up_to=limit,
         reason=reason,

@@ -11,7 +11,6 @@ from typing import Any
 
 from transformers import GenerationConfig
 
-from ..errors import SettingsError
 from ..generation.call import GenerateCall
 from ..generation.traits import Traits
 from ..layout.plan import LayoutPlan
@@ -32,17 +31,10 @@ def choose(asked: str, traits: Traits, plan: LayoutPlan, new_tokens: int) -> tup
         traits: What the model is.
         plan: The batch in the model's layout.
         new_tokens: The largest number of new tokens that a row can get.
-
-    Raises:
-        SettingsError: The strategy that was asked for is not there, or is not exact for this model and batch.
     """
     if asked not in ("auto", *STRATEGIES):
         there = ", ".join(("auto", *STRATEGIES))
-        raise SettingsError(f"strategy {asked!r} is not part of this release of padfix. Use one of: {there}.")
+        return None, f"strategy {asked!r} is not part of this release of padfix, which has: {there}"
     if plan.pads_remain and plan.model_width + new_tokens > traits.exact_up_to:
-        if asked == "left_pad":
-            raise SettingsError(
-                f"strategy 'left_pad' is not exact for this model: {traits.reason}. Set the strategy to 'auto'."
-            )
-        return None, traits.reason
+        return None, f"{traits.name} ({traits.reason})"
     return STRATEGIES["left_pad"], ""

@@ -10,13 +10,14 @@ from torch import Tensor
 from transformers import GenerationConfig
 
 from ..generation.call import SEQUENCE_AXES, GenerateCall
-from ..generation.compat import eos_ids, positions_advance, vocabulary_size
+from ..generation.compat import eos_ids, pad_id, positions_advance, vocabulary_size
 from ..generation.lengths import reduced
+from ..generation.limits import misfits
 from ..generation.outputs import cache_fields, pads_after_end, rebuilt, sequences_to_caller
 from ..layout.plan import LayoutPlan
 from ..notices import warn
 
-__all__ = ["changes_nothing", "run"]
+__all__ = ["changes_nothing", "every_id_is_valid", "run"]
 
 
 def run(call: GenerateCall, config: GenerationConfig, plan: LayoutPlan, original: Callable[..., Any]) -> Any:
@@ -36,31 +37,32 @@ def changes_nothing(call: GenerateCall, config: GenerationConfig, plan: LayoutPl
     """
     if not plan.is_identity or guessed:
         return False
-    if call.is_decoder_prompt:
+    if call.is_decoder_prompt or any(misfits(call)):
         return True
     positions = call.get("position_ids")
-    if positions is not None and _is_table(positions, call):
+    if positions is not None:
         if not positions_advance():
             return False
         if _are_redundant(positions, plan) and not _follow_mask(positions, plan):
             return False
-    return _every_id_is_valid(call, config)
+    return every_id_is_valid(call, config)
 
 
 def to_model(call: GenerateCall, config: GenerationConfig, plan: LayoutPlan) -> GenerateCall:
     """The call with its prompt in the model's layout, an explicit mask, and lengths for the model's width."""
-    changes: dict[str, Any] = {"attention_mask": plan.real.long(), **reduced(call, config, plan.trim)}
-    pad_id = valid_pad_id(call, config)
+    lengths = reduced(call, config, plan.trim, pads_remain=plan.pads_remain)
+    changes: dict[str, Any] = {"attention_mask": plan.real.long(), **lengths}
+    pad = valid_pad_id(call, config)
     if call.ids_name is not None:
-        changes[call.ids_name] = plan.to_model(call.arguments[call.ids_name], fill=pad_id)
-    if config.pad_token_id is not None and config.pad_token_id != pad_id:
-        changes["pad_token_id"] = pad_id
+        changes[call.ids_name] = plan.to_model(call.arguments[call.ids_name], fill=pad)
+    if config.pad_token_id not in (None, pad):
+        changes["pad_token_id"] = pad
     for name, axes in SEQUENCE_AXES.items():
         value = call.get(name)
         if value is not None and name != "position_ids" and not plan.is_identity:
             changes[name] = plan.to_model(value, batch_axis=axes.batch, prompt_axis=axes.prompt, fill=axes.fill)
     positions = call.get("position_ids")
-    if positions is None or (plan.is_identity and not _is_table(positions, call)):
+    if positions is None:
         return call.changed(changes)
     if _are_redundant(positions, plan):
         return call.changed(changes).without("position_ids")
@@ -81,9 +83,10 @@ def to_caller(output: Any, call: GenerateCall, config: GenerationConfig, plan: L
         warn(f"the output is a {type(output).__name__} without sequences: it stays in the layout that the model saw.")
         return output
     restored = sequences_to_caller(sequences, call.ids, plan.model_width)
-    pad_id, ends = config.pad_token_id, eos_ids(config)
-    if pad_id is not None and ends and pad_id != valid_pad_id(call, config):
-        restored = pads_after_end(restored, call.width if call.ids is not None else 0, ends, int(pad_id))
+    ends = eos_ids(config)
+    if ends and config.pad_token_id not in (None, valid_pad_id(call, config)):
+        width = call.width if call.ids is not None else 0
+        restored = pads_after_end(restored, width, ends, int(config.pad_token_id))
     if isinstance(output, Tensor):
         return restored
     caches = () if plan.is_identity else cache_fields(output)
@@ -93,11 +96,6 @@ def to_caller(output: Any, call: GenerateCall, config: GenerationConfig, plan: L
             "saw. Pass the whole sequences and their mask to the next call."
         )
     return rebuilt(output, {"sequences": restored, **dict.fromkeys(caches)})
-
-
-def _is_table(positions: Any, call: GenerateCall) -> bool:
-    """Whether position_ids have shape (batch, width) or (1, width)."""
-    return isinstance(positions, Tensor) and tuple(positions.shape) in ((call.batch, call.width), (1, call.width))
 
 
 def _are_redundant(positions: Tensor, plan: LayoutPlan) -> bool:
@@ -117,13 +115,11 @@ def _follow_mask(positions: Tensor, plan: LayoutPlan) -> bool:
 
 def valid_pad_id(call: GenerateCall, config: GenerationConfig) -> int:
     """The pad id of the call, as transformers chooses it, or 0 where the embedding has no row for it."""
-    ends = eos_ids(config)
-    pad_id = config.pad_token_id if config.pad_token_id is not None else (ends[0] if ends else 0)
-    size = vocabulary_size(call.model)
-    return int(pad_id) if pad_id >= 0 and (size is None or pad_id < size) else 0
+    asked, size = pad_id(config), vocabulary_size(call.model)
+    return asked if asked is not None and asked >= 0 and (size is None or asked < size) else 0
 
 
-def _every_id_is_valid(call: GenerateCall, config: GenerationConfig) -> bool:
+def every_id_is_valid(call: GenerateCall, config: GenerationConfig) -> bool:
     """Whether the embedding has a row for every id of the prompt and for the pad id."""
     ids, size = call.ids, vocabulary_size(call.model)
     if ids is None or size is None:
