@@ -123,13 +123,14 @@ def decide(call: GenerateCall, found: Found, settings: Settings) -> Repair | Non
     if settings.mode == "strict":
         _raise_if_misplaced(call, padding)
     if len(padding.empty) == len(padding.real):
-        notices.warn(wording.empty(call, padding))
+        _say(wording.empty(call, padding), settings)
         return None
     traits = traits_of(call.model)
     repair = choose_repair(call, found, traits, settings)
-    if padding.empty and settings.mode != "warn":
-        notices.warn(wording.empty(call, padding))
-    if not repair.needed and not repair.obstacles:
+    nothing_to_do = not repair.needed and not repair.obstacles
+    if padding.empty and (nothing_to_do or settings.mode != "warn"):  # warn has one report a call site
+        _say(wording.empty(call, padding), settings)
+    if nothing_to_do:
         return None
     if lengths.new_tokens(call, config) <= 0:
         return None  # transformers raises: max_length leaves no room for a new token
@@ -191,10 +192,17 @@ def _leave(seen: str, obstacles: tuple[str, ...], settings: Settings) -> None:
     message = f"{seen} {why}".strip()
     if settings.mode == "strict":
         raise UnsupportedCallError(f"{message} {wording.TAKE_OUT}")
+    if settings.mode != "warn":
+        message = f"{message} It runs as it is, and its padded rows may be wrong. {wording.TAKE_OUT}"
+    _say(message, settings)
+
+
+def _say(message: str, settings: Settings) -> None:
+    """Warns at the caller's line: of every call, or in warn mode of every call site once."""
     if settings.mode == "warn":
         notices.warn_once(message, notices.call_site())
     else:
-        notices.warn(f"{message} It runs as it is, and its padded rows may be wrong. {wording.TAKE_OUT}")
+        notices.warn(message)
 
 
 def _say_repaired(call: GenerateCall, padding: Padding, traits: Traits, repair: Repair) -> None:

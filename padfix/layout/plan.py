@@ -115,12 +115,13 @@ class LayoutPlan:
         """
         if later.caller_width != self.model_width:
             raise ValueError(f"a plan for {later.caller_width} columns cannot follow one that gives {self.model_width}")
+        real = later.real & self.real.gather(1, later.order)
         return LayoutPlan(
             self.order.gather(1, later.order),
-            later.real & self.real.gather(1, later.order),
+            real,
             self.caller_width,
             self.trim + later.trim,
-            later.lengths,
+            tuple(real.sum(dim=1).tolist()),
             self.in_place and later.in_place,
         )
 

@@ -1,0 +1,1 @@
+"""Faults planted into padfix, each of which some property has to catch."""

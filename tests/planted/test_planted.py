@@ -1,0 +1,32 @@
+"""Each planted fault breaks the property that it names, by an `assert` of the tests; without one, all hold."""
+
+import pytest
+
+import padfix
+
+from .faults import FAULTS
+from .search import PROPERTIES, broken_by, holds
+
+
+@pytest.fixture(autouse=True)
+def repairing(as_after_import: None) -> None:
+    """padfix installed in the mode `fix`."""
+    padfix.install("fix")
+
+
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_the_property_holds_without_a_fault(name: str) -> None:
+    holds(name)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_fault_is_caught(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, owner, attribute, plant = FAULTS[fault]
+    monkeypatch.setattr(owner, attribute, plant(vars(owner)[attribute]))
+    with pytest.raises(AssertionError) as caught:
+        holds(name)
+    assert broken_by(caught.value), f"not an assertion of the tests: {caught.value}"
+
+
+def test_every_property_catches_a_fault() -> None:
+    assert {fault.caught_by for fault in FAULTS.values()} == set(PROPERTIES)

@@ -1,0 +1,478 @@
+"""Random padded batches through `generate` on tiny models, against each prompt alone.
+
+A `Case` says what a call is like in small words, so that a failing one reads well and can be replayed:
+
+    equals_single("gpt2", Case(rows=((5, 17, 33), (11,)), width=3, columns=((0, 1, 2), (0,))))
+
+The single runs are remembered, so that an example costs little more than its own call.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from hypothesis import assume
+from hypothesis import strategies as st
+from oracle import EOS, VOCABULARY, Reply, alone, build, compare, read
+from torch import Tensor
+from transformers import GenerationConfig
+
+import padfix
+from padfix import notices
+from padfix.layout.plan import LayoutPlan
+
+from .laws import read_real
+from .layouts import SIDES, columns
+
+__all__ = ["MODELS", "POOL", "Case", "cases", "equals_left_padding_by_hand", "equals_single", "sampled_cases", "single"]
+
+MODELS = ("llama", "gpt2", "mistral")
+WIDEST = 14
+
+Row = tuple[int, ...]
+Flags = tuple[tuple[str, Any], ...]
+
+
+def _pool() -> tuple[Row, ...]:
+    """Prompts of 1 to 9 tokens, all different; ids that serve as pad or EOS are among their tokens."""
+    draw = random.Random(11)
+    rows = {tuple(draw.randrange(VOCABULARY) for _ in range(1 + at % 9)) for at in range(45)}
+    return tuple(sorted(rows, key=lambda row: (len(row), row)))
+
+
+POOL = _pool()
+
+# Flags under which a row gets what it gets alone.
+FLAGS: tuple[Flags, ...] = (
+    (),
+    (("use_cache", False),),
+    (("num_beams", 2),),
+    (("num_beams", 3), ("num_return_sequences", 2)),
+    (("num_beams", 3), ("num_return_sequences", 3), ("early_stopping", True)),
+    (("num_beams", 2), ("length_penalty", 2.0)),
+    (("num_beams", 2), ("use_cache", False)),
+    (("suppress_tokens", (5, 17, 33)),),
+    (("bad_words_ids", ((61,), (24,))),),
+    (("forced_eos_token_id", 7),),
+)
+
+# What bounds the reply, where it stands, and how many new tokens it grants (None: max_length=20, or no word at all).
+LENGTHS: tuple[tuple[str, str, int | None], ...] = (
+    ("max_new_tokens", "keyword", 5),
+    ("max_new_tokens", "keyword", 1),
+    ("max_new_tokens", "config", 4),
+    ("max_length", "keyword", 5),
+    ("max_length", "keyword", 1),
+    ("max_length", "keyword", None),
+    ("max_length", "config", 5),
+    ("max_length", "config", 3),
+    ("max_length", "config", 5),
+    ("max_length", "config", None),
+    ("default", "", None),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of `generate`.
+
+    Attributes:
+        rows: The prompts; an empty one is a row of nothing but pads.
+        width: The number of columns.
+        columns: For each row the columns of its tokens.
+        mask: The dtype of the mask, or None where none is given.
+        views: Whether ids and mask are views into larger tensors, or one row expanded where all rows are alike.
+        ids_dtype: The dtype of the ids.
+        pad: The pad id; `eos` for the first EOS id, None for unset.
+        filler: The id under masked cells; None for the pad id that transformers will use.
+        eos_at: Where the EOS ids come from, so that they are really hit: (row, step) of the single greedy replies.
+        flags: Further arguments.
+        length: A row of LENGTHS.
+        passed: Whether a generation config is passed (else the model's own is set).
+        specials_in, flags_in: `keyword` or `config`, where pad and EOS, and where the flags stand.
+        positions: None, `implied` (from the mask) or `arange` (one row that counts the columns, or one for each).
+        as_tensor: Whether plain ids are asked for, rather than a ModelOutput.
+    """
+
+    rows: tuple[Row, ...]
+    width: int
+    columns: tuple[tuple[int, ...], ...]
+    mask: str | None = "int64"
+    views: bool = False
+    ids_dtype: str = "int64"
+    pad: int | str | None = 0
+    filler: int | None = None
+    eos_at: tuple[tuple[int, int], ...] = ()
+    flags: Flags = ()
+    length: tuple[str, str, int | None] = LENGTHS[0]
+    passed: bool = False
+    specials_in: str = "keyword"
+    flags_in: str = "keyword"
+    positions: str | None = None
+    as_tensor: bool = False
+
+
+@st.composite
+def _boards(draw: st.DrawFn, *, empty: bool) -> tuple[tuple[Row, ...], int, tuple[tuple[int, ...], ...]]:
+    """Prompts (one in a while an empty one among them), a width and the columns of their tokens."""
+    batch = draw(st.sampled_from((2, 3, 1, 4, 5, 6)))
+    prompts = draw(st.lists(st.sampled_from(POOL), min_size=batch, max_size=batch))
+    if len(prompts) > 1 and _seldom(draw):
+        prompts = [prompts[0]] * len(prompts)
+    if empty and _seldom(draw):
+        prompts[draw(st.integers(0, len(prompts) - 1))] = ()
+    longest = max(1, *map(len, prompts))
+    alike = len(set(map(len, prompts))) == 1
+    width = min(longest + draw(st.sampled_from((1, 2, 4, 0) if alike else (0, 0, 1, 3, 5))), WIDEST)
+    side = draw(st.sampled_from(("each", *SIDES, "right", "each")))
+    placed = tuple(
+        draw(columns(len(row), width, draw(st.sampled_from(SIDES)) if side == "each" else side)) for row in prompts
+    )
+    return tuple(prompts), width, placed
+
+
+def _seldom(draw: st.DrawFn) -> bool:
+    return bool(draw(st.sampled_from((False,) * 6 + (True,))))
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """Calls whose rows have to get what they get alone."""
+    rows, width, placed = draw(_boards(empty=True))
+    mask = draw(st.sampled_from(("int64", "int64", "bool", "float32", "int32", None, None)))
+    pad = draw(st.sampled_from((57, "eos", 0, 98, None, 1, "eos", VOCABULARY, 150)))
+    filler = None if mask is None else draw(st.sampled_from((None, None, 0, 57, EOS, -1, VOCABULARY)))
+    length = draw(st.sampled_from(LENGTHS))
+    place = st.sampled_from(("keyword", "config"))
+    return Case(
+        rows,
+        width,
+        placed,
+        mask=mask,
+        views=draw(st.booleans()),
+        ids_dtype=draw(st.sampled_from(("int64", "int64", "int64", "int32"))),
+        pad=pad,
+        filler=filler,
+        eos_at=tuple(draw(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_size=2))),
+        flags=draw(st.sampled_from(FLAGS[:1] if length[2] is None else FLAGS)),
+        length=length,
+        passed=draw(st.booleans()),
+        specials_in=draw(place),
+        flags_in=draw(place),
+        positions=draw(st.sampled_from((None, None, None, "implied", "arange"))),
+        as_tensor=draw(st.sampled_from((False, False, True))),
+    )
+
+
+@functools.cache
+def model(name: str) -> Any:
+    """The model that every case of that name runs on; its generation config is set case by case."""
+    return build(name)
+
+
+@functools.cache
+def single(name: str, row: Row, new: int, flags: Flags = (), eos: Row = (EOS,)) -> tuple[Reply, ...]:
+    """What a prompt gets alone from transformers as it is: one reply, or one for each returned sequence."""
+    lists = {key: _listed(value) for key, value in flags}
+    arguments = {"max_new_tokens": new, "eos_token_id": list(eos), "pad_token_id": eos[0], **lists}
+    return tuple(alone(model(name), [row], distinct=False, **arguments))
+
+
+def _listed(value: Any) -> Any:
+    return [_listed(one) for one in value] if isinstance(value, tuple) else value
+
+
+@dataclass(frozen=True)
+class Call:
+    """A case as a call of `generate`.
+
+    Attributes:
+        ids: Shape (batch, width).
+        mask: The same shape, or None.
+        real: Which cells are real, by the mask or by the rule for ids.
+        keywords: The other arguments.
+        own: The fields of the model's own generation config.
+        effective: What the call runs with, wherever it stands: for reading its output.
+        eos: The EOS ids.
+        pad: The pad id that transformers would use.
+    """
+
+    ids: Tensor
+    mask: Tensor | None
+    real: list[list[bool]]
+    keywords: Mapping[str, Any]
+    own: Mapping[str, Any]
+    effective: Mapping[str, Any]
+    eos: Row
+    pad: int
+
+    @property
+    def rows(self) -> list[Row]:
+        """The real tokens of each row."""
+        cells = zip(self.ids.tolist(), self.real, strict=True)
+        return [tuple(one for one, is_real in zip(*pair, strict=True) if is_real) for pair in cells]
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether any cell is a pad."""
+        return not all(all(cells) for cells in self.real)
+
+
+def call_of(name: str, case: Case) -> Call:
+    """The tensors and arguments of a case."""
+    eos = _ends(name, case)
+    pad = eos[0] if case.pad == "eos" else case.pad
+    assert pad is None or isinstance(pad, int)
+    used = eos[0] if pad is None else pad
+    filler = used if case.filler is None else case.filler
+    cells = [[filler] * case.width for _ in case.rows]
+    real = [[False] * case.width for _ in case.rows]
+    for row, (tokens, places) in enumerate(zip(case.rows, case.columns, strict=True)):
+        for token, column in zip(tokens, places, strict=True):
+            cells[row][column], real[row][column] = token, True
+    mask = None
+    if case.mask is None:
+        real = read_real(cells, used, eos)
+    else:
+        mask = _laid_out(torch.tensor(real).to(getattr(torch, case.mask)), case.views)
+    ids = _laid_out(torch.tensor(cells, dtype=getattr(torch, case.ids_dtype)), case.views)
+
+    keywords: dict[str, Any] = {}
+    config: dict[str, Any] = {}
+    specials = {"eos_token_id": eos[0] if len(eos) == 1 else list(eos), "pad_token_id": pad}
+    (keywords if case.specials_in == "keyword" else config).update(
+        {key: value for key, value in specials.items() if value is not None}
+    )
+    flags = {key: _listed(value) for key, value in case.flags}
+    (keywords if case.flags_in == "keyword" else config).update(flags)
+    field, place, new = case.length
+    if field != "default":
+        columns_before = case.width if field == "max_length" else 0
+        (keywords if place == "keyword" else config)[field] = 20 if new is None else columns_before + new
+    if case.passed:
+        keywords["generation_config"] = GenerationConfig(**config)
+    if case.positions and any(map(any, real)) and not all(map(all, real)):
+        # transformers does not repeat a single row of positions for beams.
+        rows = len(real) if "num_beams" in flags else 1
+        keywords["position_ids"] = _positions(case.positions, real, rows)
+    own = {} if case.passed else config
+    effective = {**flags, "eos_token_id": list(eos), "pad_token_id": used}
+    return Call(ids, mask, real, keywords, own, effective, eos, used)
+
+
+def _ends(name: str, case: Case) -> Row:
+    prompts = [row for row in case.rows if row]
+    found = [single(name, prompts[row % len(prompts)], 5)[0].tokens for row, _ in case.eos_at] if prompts else []
+    tokens = (reply[step % len(reply)] for reply, (_, step) in zip(found, case.eos_at, strict=False))
+    return tuple(dict.fromkeys(tokens)) or (EOS,)
+
+
+def _laid_out(x: Tensor, views: bool) -> Tensor:
+    """`x`, or a view with the same values: one row expanded where all are alike, else every other column."""
+    if not views:
+        return x
+    if len(x) > 1 and bool((x == x[:1]).all()):
+        return x[:1].expand(len(x), -1)
+    return torch.stack((x, 1 - x.int().to(x.dtype) if x.dtype != torch.bool else ~x), 2).flatten(1)[:, ::2]
+
+
+def _positions(kind: str, real: Sequence[Sequence[bool]], rows: int) -> Tensor:
+    if kind == "arange":
+        return torch.arange(len(real[0])).repeat(rows, 1)
+    mask = torch.tensor(real).long()
+    return (mask.cumsum(1) - 1).masked_fill(mask == 0, 1)
+
+
+@functools.cache
+def granted(length: tuple[str, str, int | None], passed: bool, width: int) -> int:
+    """How many new tokens transformers itself grants a prompt of that width, without padding."""
+    row = tuple(3 + at for at in range(width))
+    case = Case((row,), width, (tuple(range(width)),), length=length, passed=passed)
+    call = call_of("llama", case)
+    keywords = {**call.keywords, "eos_token_id": [VOCABULARY]}  # never hit
+    with padfix.suppressed(), own_config(model("llama"), call.own), heard():
+        output = model("llama").generate(call.ids, **keywords)
+    return int(output.shape[1]) - width
+
+
+@contextmanager
+def own_config(model: Any, fields: Mapping[str, Any]) -> Iterator[None]:
+    """A block in which the model's own generation config has these fields and no others; it must not change."""
+    before, model.generation_config = model.generation_config, GenerationConfig(**fields)
+    mine, as_it_was = model.generation_config, model.generation_config.to_dict()
+    try:
+        yield
+        assert model.generation_config is mine, "the model's generation config is another object"
+        assert mine.to_dict() == as_it_was, "the model's generation config has changed"
+    finally:
+        model.generation_config = before
+
+
+# What padfix may say about a call, and in which words.
+EMPTY, GUESSED, CACHE = "no real token", "was taken for padding", "its cache belongs to the left-padded batch"
+# What transformers says where no length is asked for.
+DEFAULT_LENGTH = "Using the model-agnostic default `max_length`"
+
+
+@contextmanager
+def heard(*, always: Sequence[str] = (), maybe: Sequence[str] = ()) -> Iterator[None]:
+    """A block in which each of `always` has to be said by a PadfixWarning, and nothing but those and `maybe`."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        yield
+    for one in said:
+        ours = issubclass(one.category, padfix.PadfixWarning)
+        expected = (*always, *maybe) if ours else (DEFAULT_LENGTH,)
+        assert any(words in str(one.message) for words in expected), f"unexpected {one.category}: {one.message}"
+    for words in always:
+        assert any(words in str(one.message) for one in said), f"no warning says {words!r}"
+
+
+def generated(name: str, case: Case, call: Call, **extra: Any) -> Any:
+    """The output of the call, checked for what it must leave alone and for what it must say.
+
+    That is: the caller's tensors and configs, the global random state, and warnings about empty rows, guesses and
+    caches alone. A batch with pads after real tokens has to have been repaired, one without pads left to transformers.
+    """
+    keywords = {**call.keywords, **extra}
+    if call.mask is not None:
+        keywords["attention_mask"] = call.mask
+    tensors = {"input_ids": call.ids, **{k: v for k, v in keywords.items() if isinstance(v, Tensor)}}
+    copies = {key: value.clone() for key, value in tensors.items()}
+    config = keywords.get("generation_config")
+    fields = None if config is None else config.to_dict()
+    misplaced = any(list(cells) != sorted(cells) for cells in call.real)
+    has_empty = not all(map(any, call.real))
+    guessed = call.mask is None and call.is_padded and call.pad in call.eos
+    before = notices.counts().get("repaired", 0)
+    runs = model(name)
+    random_state = torch.get_rng_state()
+    with (
+        own_config(runs, call.own),
+        heard(
+            always=[words for words, expected in ((EMPTY, has_empty), (GUESSED, guessed)) if expected],
+            maybe=[CACHE] if call.is_padded and not case.as_tensor else [],
+        ),
+    ):
+        output = runs.generate(input_ids=call.ids, **keywords)
+    if not keywords.get("do_sample"):
+        assert torch.equal(torch.get_rng_state(), random_state), "the call drew from the global random state"
+    for key, value in copies.items():
+        assert torch.equal(tensors[key], value), f"the call changed the caller's {key}"
+    assert config is None or config.to_dict() == fields, "the call changed the caller's generation config"
+    repaired = notices.counts().get("repaired", 0) - before
+    assert repaired or not (misplaced and any(map(any, call.real))), "the call was left as it is"
+    assert call.is_padded or not repaired, "a call without pads was repaired"
+    return output
+
+
+def equals_single(name: str, case: Case) -> None:
+    """Every row of the batch gets what its prompt gets alone, in the caller's layout.
+
+    Tokens and beam scores equal, logits and scores of every step close, prompt columns bit for bit the caller's; a
+    row without a real token is left out of the comparison, since nothing is promised for it.
+    """
+    call = call_of(name, case)
+    valid = 0 <= call.pad < VOCABULARY
+    filler = call.pad if case.filler is None else case.filler
+    # Left to transformers, which does not run ids outside the vocabulary: the caller's own fault.
+    assume(call.is_padded or valid)
+    assume(any(map(any, call.real)) or (valid and 0 <= filler < VOCABULARY))
+    new = granted(case.length, case.passed, case.width)
+    copies = dict(case.flags).get("num_return_sequences", 1)
+    expected = [single(name, row, new, case.flags, call.eos) if row else (None,) * copies for row in call.rows]
+    batch = {"input_ids": call.ids}
+    wanted = [reply for replies in expected for reply in replies]
+    if case.as_tensor:
+        output = generated(name, case, call)
+        assert isinstance(output, Tensor)
+        got = [Reply(tokens, None, None, None) for tokens in _new_tokens(output, call, copies)]
+    else:
+        details = {"return_dict_in_generate": True, "output_logits": True, "output_scores": True}
+        output = generated(name, case, call, **details)
+        got = read(model(name), output, batch, **call.effective)
+    assert len(got) == len(wanted)
+    pairs = [(one, other) for one, other in zip(got, wanted, strict=True) if other is not None]
+    if case.as_tensor:
+        assert [one.tokens for one, _ in pairs] == [other.tokens for _, other in pairs]
+    else:
+        compare([one for one, _ in pairs], [other for _, other in pairs])
+
+
+def _new_tokens(sequences: Tensor, call: Call, copies: int) -> list[list[int]]:
+    """The new tokens of each row up to its first EOS, after prompt columns that are the caller's."""
+    batch, width = call.ids.shape
+    assert sequences.dtype == torch.int64
+    assert sequences.shape[0] == batch * copies, f"{sequences.shape[0]} rows of sequences"
+    prompts = sequences[:, :width].tolist()
+    assert prompts == call.ids.repeat_interleave(copies, 0).tolist(), "the prompt part is not the caller's"
+    replies = []
+    for new in sequences[:, width:].tolist():
+        stops = [step + 1 for step, token in enumerate(new) if token in call.eos]
+        replies.append(new[: stops[0]] if stops else new)
+    return replies
+
+
+@st.composite
+def sampled_cases(draw: st.DrawFn) -> tuple[Case, int]:
+    """Calls that sample, each with its seed: no row is empty, and no EOS is met, so that every call draws as often."""
+    rows, width, placed = draw(_boards(empty=False))
+    flags: Flags = draw(
+        st.sampled_from(
+            (
+                (("top_k", 0),),
+                (("top_k", 5), ("num_return_sequences", 3)),
+                (("temperature", 0.7), ("top_p", 0.9)),
+                (("num_return_sequences", 2), ("use_cache", False)),
+            )
+        )
+    )
+    case = Case(
+        rows,
+        width,
+        placed,
+        mask=draw(st.sampled_from(("int64", "bool", "float32"))),
+        pad=draw(st.sampled_from((57, 0, VOCABULARY))),
+        filler=draw(st.sampled_from((None, 5, -1))),
+        flags=(("do_sample", True), *flags),
+        length=draw(st.sampled_from(LENGTHS[:5])),
+        as_tensor=draw(st.booleans()),
+    )
+    return case, draw(st.integers(0, 999))
+
+
+def equals_left_padding_by_hand(name: str, case: Case, seed: int) -> None:
+    """With the same seed a sampled batch draws what transformers draws on the batch padded on the left by hand.
+
+    And a second time the same; the global random state is afterwards what it is after that call.
+    """
+    call = call_of(name, case)
+    plan = LayoutPlan.from_mask(torch.tensor(call.real))
+    assume(call.is_padded or 0 <= call.pad < VOCABULARY)
+    left = torch.tensor([[3] * (plan.model_width - len(row)) + list(row) for row in call.rows])
+    mask = torch.tensor([[0] * (plan.model_width - len(row)) + [1] * len(row) for row in call.rows])
+    flags = {key: _listed(value) for key, value in case.flags}
+    never = {"eos_token_id": [VOCABULARY]}
+    new = granted(case.length, case.passed, case.width)
+
+    stock = model(name)  # built, if it is not yet, before the seed is set
+    torch.manual_seed(seed)
+    with padfix.suppressed():
+        by_hand = stock.generate(left, attention_mask=mask, max_new_tokens=new, pad_token_id=0, **never, **flags)
+    expected, state = by_hand[:, plan.model_width :], torch.get_rng_state()
+    details = {} if case.as_tensor else {"return_dict_in_generate": True}
+    for _ in range(2):
+        torch.manual_seed(seed)
+        output = generated(name, case, call, **never, **details)
+        sequences = output if isinstance(output, Tensor) else output.sequences
+        copies = len(sequences) // len(left)
+        assert torch.equal(sequences[:, : case.width], call.ids.repeat_interleave(copies, 0))
+        assert torch.equal(sequences[:, case.width :], expected), "other draws than left-padded by hand"
+        assert torch.equal(torch.get_rng_state(), state), "another random state than left-padded by hand"

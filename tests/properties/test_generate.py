@@ -1,0 +1,44 @@
+"""Batch equals single: random padded batches through `model.generate`, with padfix installed, against each alone."""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+
+import padfix
+
+from .batches import MODELS, POOL, Case, cases, equals_left_padding_by_hand, equals_single, sampled_cases, single
+
+
+@pytest.fixture(autouse=True)
+def repairing(as_after_import: None) -> Iterator[None]:
+    """padfix installed in the mode `fix`."""
+    padfix.install("fix")
+    yield
+    assert padfix.is_installed()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_oracle_tells_the_prompts_apart(name: str) -> None:
+    """Alone any two prompts get other logits, and most replies are like no other and do not repeat one token."""
+    replies = [single(name, row, 5)[0] for row in POOL]
+    for one, other in itertools.combinations(replies, 2):
+        assert one.logits is not None
+        assert other.logits is not None
+        assert (one.logits[0] - other.logits[0]).abs().max() > 0.01 * one.logits[0].abs().max()
+    counted = Counter(tuple(reply.tokens) for reply in replies if len(set(reply.tokens)) > 1)
+    assert sum(times == 1 for times in counted.values()) > 0.7 * len(POOL)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@given(case=cases())
+def test_a_batch_equals_its_prompts_alone(name: str, case: Case) -> None:
+    equals_single(name, case)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@given(case=sampled_cases())
+def test_sampling_draws_what_left_padding_by_hand_draws(name: str, case: tuple[Case, int]) -> None:
+    equals_left_padding_by_hand(name, *case)
