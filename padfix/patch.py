@@ -8,9 +8,9 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -46,19 +46,32 @@ NEWEST_TESTED = (5, 24)
 
 
 @dataclass
-class _Record:
-    """What is in place: the settings while installed (None when not), and for each point what we put there.
+class _Layer:
+    """One method of ours in the place of another.
 
-    `refusal` is the reason why this transformers could not be patched; strict mode raises it at the first call.
+    A layer that was taken out never works again: where someone has wrapped it, it hands every call through.
+    """
+
+    owner: Any
+    original: Any
+    replacement: Any = None
+    active: bool = True
+
+
+@dataclass
+class _Record:
+    """What is in place: the settings while installed (None when not), and the layer at each point.
+
+    `retired` are the layers that uninstall found beneath someone's wrapper.
+    `refusal` is why this transformers could not be patched; in strict mode the layer raises it at every call.
     """
 
     settings: Settings | None = None
     waiting: bool = False
     refusal: UnsupportedVersionError | None = None
-
-    def __post_init__(self) -> None:
-        self.lock = threading.RLock()
-        self.applied: dict[PatchPoint, tuple[Any, Any, Any]] = {}  # owner, original, replacement
+    layers: dict[PatchPoint, _Layer] = field(default_factory=dict)
+    retired: list[_Layer] = field(default_factory=list)
+    lock: threading.RLock = field(default_factory=threading.RLock)
 
 
 _record = _Record()
@@ -74,40 +87,45 @@ def install(mode: str | None = None, *, strategy: str | None = None, decoding: s
         SettingsError: A value is not in its list.
         UnsupportedVersionError: transformers is older than 4.46, or has no `GenerationMixin.generate`.
     """
-    asked = (mode or ENVIRONMENT.mode) if ENVIRONMENT.mode != "off" else mode or "fix"
-    wanted = ENVIRONMENT.changed(mode=asked, strategy=strategy, decoding=decoding)
+    by_default = "fix" if ENVIRONMENT.mode == "off" else ENVIRONMENT.mode
+    wanted = ENVIRONMENT.changed(mode=by_default if mode is None else mode, strategy=strategy, decoding=decoding)
     if "mode" in settings_module.NAMED_IN_ENVIRONMENT and ENVIRONMENT.mode == "off":
         logger.warning("padfix.install() does nothing: PADFIX=off in the environment wins.")
         return
+    import transformers.generation.utils as utils  # before the lock: another thread may be importing it, with our hook
+
     with _record.lock:
-        if _record.settings == wanted and _is_applied():
+        if _record.refusal is not None:
+            uninstall()
+        if _record.settings == wanted and _are_in_place():
             logger.info("padfix is installed already: nothing to do.")
             return
-        before, _record.settings = _record.settings, wanted
         try:
-            import transformers.generation.utils as utils
-
             _apply(utils)
         except BaseException:
-            _record.settings = before if _is_applied() else None
+            if not _are_in_place():
+                _record.settings = None
             raise
+        _record.settings = wanted
 
 
 def uninstall() -> None:
     """Puts the original back, the very object that it was.
 
-    Where another library has wrapped our method since, ours stays beneath it, switched off: it hands every call
-    through. Does nothing where padfix is not installed.
+    Where another library has wrapped our method since, ours stays beneath it, switched off for good: it hands every
+    call through. Does nothing where padfix is not installed.
     """
     with _record.lock:
         _record.settings = None
         _record.refusal = None
-        for point, (owner, original, replacement) in _record.applied.items():
-            if vars(owner).get(point.name) is replacement:
-                setattr(owner, point.name, original)
+        for point, layer in _record.layers.items():
+            if vars(layer.owner).get(point.name) is layer.replacement:
+                setattr(layer.owner, point.name, layer.original)
+                layer.active = False
             else:
+                _retire(layer)
                 logger.info("%s.%s was wrapped by someone else: padfix is switched off in place.", *point[1:])
-        _record.applied.clear()
+        _record.layers.clear()
 
 
 def is_installed() -> bool:
@@ -147,14 +165,14 @@ def _when_imported(module: ModuleType) -> None:
             logger.error("padfix stays out: %s", error, exc_info=not isinstance(error, UnsupportedVersionError))
             if _record.settings.mode == "strict" and isinstance(error, UnsupportedVersionError):
                 _record.refusal = error
-                _put(module, check=False)
+                _put(module)
             else:
                 _record.settings = None
 
 
 def _apply(module: ModuleType) -> None:
-    """Puts our methods in place; nothing is half done."""
-    if not _is_applied():
+    """Puts our methods in place where they are not; nothing is half done."""
+    if not _are_in_place():
         _check(module)
         _put(module)
 
@@ -178,45 +196,66 @@ def _check(module: ModuleType) -> None:
         info_once(f"transformers {seen} is newer than {newest}, the newest that padfix was tested with.", "newest")
 
 
-def _put(module: ModuleType, *, check: bool = True) -> None:
+def _put(module: ModuleType) -> None:
     import wrapt
 
     for point in PATCH_POINTS:
         owner = getattr(module, point.owner, None)
-        original = vars(owner).get(point.name) if owner is not None else None
+        original = None if owner is None else vars(owner).get(point.name)
         if original is None:
-            assert not check, "checked before"
-            continue
-        replacement = _replacement(original)
-        wrapt.apply_patch(owner, point.name, replacement)
-        _record.applied[point] = (owner, original, replacement)
+            continue  # refused before, and nothing to raise from
+        # A layer of ours that was switched off beneath a wrapper, since removed, is no original.
+        retired = (one.original for one in _record.retired if one.replacement is original)
+        original = next(retired, original)
+        if point in _record.layers:  # out of reach: whoever may still hold it must not repair twice
+            _retire(_record.layers.pop(point))
+        layer = _Layer(owner, original)
+        layer.replacement = _replacement(layer)
+        wrapt.apply_patch(owner, point.name, layer.replacement)
+        _record.layers[point] = layer
 
 
-def _is_applied() -> bool:
-    return bool(_record.applied) and all(
-        vars(owner).get(point.name) is replacement for point, (owner, _, replacement) in _record.applied.items()
+def _retire(layer: _Layer) -> None:
+    layer.active = False
+    _record.retired.append(layer)
+
+
+def _are_in_place() -> bool:
+    """Whether our methods are there, or beneath wrappers that say what they wrap."""
+    return bool(_record.layers) and all(
+        any(one is layer.replacement for one in _wrapped_by(vars(layer.owner).get(point.name)))
+        for point, layer in _record.layers.items()
     )
 
 
-def _replacement(original: Callable[..., Any]) -> Callable[..., Any]:
-    """A plain function in the place of `original`: its name, signature and docs, pickled by its name, bound as usual.
+def _wrapped_by(method: Any) -> Iterator[Any]:
+    """A method, what it wraps, what that wraps, and so on."""
+    seen: set[int] = set()
+    while method is not None and id(method) not in seen:
+        seen.add(id(method))
+        yield method
+        method = getattr(method, "__wrapped__", None)
+
+
+def _replacement(layer: _Layer) -> Callable[..., Any]:
+    """A plain function in the place of the original: its name, signature and docs, pickled by name, bound as usual.
 
     `__wrapped__` is what `model.generate.__wrapped__` is in transformers, the method beneath the outermost decorator
     (the known way to generate with gradients), repaired as well.
     """
-    generate: Callable[..., Any] = _standing_in_for(original)
-    beneath = getattr(original, "__wrapped__", None)
+    generate = _standing_in_for(layer.original, layer)
+    beneath = getattr(layer.original, "__wrapped__", None)
     if beneath is not None:
-        inner = _standing_in_for(beneath)
-        inner.__dict__["__wrapped__"] = original
+        inner = _standing_in_for(beneath, layer)
+        inner.__dict__["__wrapped__"] = layer.original
         generate.__dict__["__wrapped__"] = inner
     return generate
 
 
-def _standing_in_for(original: Callable[..., Any]) -> Callable[..., Any]:
+def _standing_in_for(original: Callable[..., Any], layer: _Layer) -> Callable[..., Any]:
     @functools.wraps(original)
     def generate(self: Any, *args: Any, **kwargs: Any) -> Any:
-        base = _record.settings
+        base = _record.settings if layer.active else None
         settings = None if base is None else effective(base)
         if settings is None or settings.mode == "off":
             return original(self, *args, **kwargs)

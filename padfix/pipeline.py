@@ -24,7 +24,7 @@ from .settings import ENVIRONMENT, Settings, effective
 from .strategies import Strategy, choose
 from .strategies.left_pad import changes_nothing, every_id_is_valid
 
-__all__ = ["generate", "run"]
+__all__ = ["Found", "Repair", "choose_repair", "decide", "detect", "generate", "run"]
 
 
 def generate(model: Any, /, *args: Any, **kwargs: Any) -> Any:

@@ -56,8 +56,8 @@ class Variable:
         Raises:
             SettingsError: `value` is not listed.
         """
-        word = value.strip().lower() if isinstance(value, str) else ""
-        word = self.words.get(word, word)
+        word = value.strip().lower() if isinstance(value, str) else None
+        word = self.words.get(word, word) if word is not None else None
         if word not in self.values:
             listed = ", ".join(self.values)
             raise SettingsError(f"{shown_as}{value!r} is not a value that padfix knows. Use one of: {listed}.")

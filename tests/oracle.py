@@ -93,7 +93,7 @@ MODELS: Mapping[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _weights(name: str, config: tuple[tuple[str, Any], ...]) -> Any:
     class_name, sizes = MODELS[name]
     model_class = getattr(transformers, class_name)
@@ -210,9 +210,7 @@ def together(model: Any, batch: Mapping[str, Any], **arguments: Any) -> list[Rep
     arguments = dict(arguments) if "max_length" in arguments else GREEDY | arguments
     arguments.setdefault("do_sample", False)
     before = {name: value.clone() for name, value in batch.items() if isinstance(value, Tensor)}
-    output = model.generate(
-        **batch, **arguments, return_dict_in_generate=True, output_logits=True, output_scores=True
-    )
+    output = model.generate(**batch, **arguments, return_dict_in_generate=True, output_logits=True, output_scores=True)
     for name, value in before.items():
         assert torch.equal(batch[name], value), f"the call changed the caller's {name}"
     return read(model, output, batch, **arguments)

@@ -17,7 +17,7 @@ from ..generation.outputs import cache_fields, pads_after_end, rebuilt, sequence
 from ..layout.plan import LayoutPlan
 from ..notices import warn
 
-__all__ = ["changes_nothing", "every_id_is_valid", "run"]
+__all__ = ["changes_nothing", "every_id_is_valid", "run", "to_caller", "to_model", "valid_pad_id"]
 
 
 def run(call: GenerateCall, config: GenerationConfig, plan: LayoutPlan, original: Callable[..., Any]) -> Any:

@@ -7,10 +7,7 @@ search anew each time, and what they find is kept in `.hypothesis` and printed a
 
 import os
 
-import pytest
 from hypothesis import settings
-
-pytest.register_assert_rewrite("properties.laws", "properties.layouts", "properties.batches")
 
 settings.register_profile("dev", max_examples=50, deadline=None, print_blob=True)
 settings.register_profile("ci", max_examples=300, deadline=None, print_blob=True, derandomize=True, database=None)

@@ -1,0 +1,211 @@
+"""Notices: where a warning points, what is said once and what every time, and the counts under threads."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+import types
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from padfix import PadfixWarning, notices
+
+LIBRARIES = ["padfix.pipeline", "transformers.generation.utils", "peft.peft_model", "torch.utils._contextlib", "wrapt"]
+
+
+@pytest.fixture(autouse=True)
+def records(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    with caplog.at_level(logging.INFO, logger="padfix"):
+        yield caplog
+
+
+def through(*modules: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    """`call`, reached through a function of each of these modules, the first one outermost."""
+    for name in reversed(modules):
+        module = types.ModuleType(name)
+        module.__dict__["call"] = call
+        exec("def passed_on(*args):\n    return call(*args)", module.__dict__)
+        call = module.__dict__["passed_on"]
+    return call
+
+
+def here() -> int:
+    """The line that calls this."""
+    return sys._getframe(1).f_lineno
+
+
+def shown(call: Callable[..., Any], *args: Any) -> warnings.WarningMessage:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call(*args)
+    (one,) = caught
+    return one
+
+
+@pytest.mark.parametrize("modules", [[], *([name] for name in LIBRARIES), LIBRARIES, ["transformers", "padfix"]])
+def test_warning_points_at_the_callers_line(modules: list[str]) -> None:
+    say = through(*modules, call=notices.warn)
+
+    def users_code() -> int:
+        say("look here")
+        return here() - 1
+
+    lines: list[int] = []
+    warning = shown(lambda: lines.append(users_code()))
+    assert (warning.filename, [warning.lineno], warning.category) == (__file__, lines, PadfixWarning)
+    assert str(warning.message) == "look here"
+
+
+@pytest.mark.parametrize("name", ["padfix_user", "transformers_extras", "my.peft", "__main__"])
+def test_module_with_a_similar_name_is_the_callers(name: str) -> None:
+    assert shown(through(name, call=notices.warn), "x").filename == "<string>"
+
+
+def test_warning_points_at_the_innermost_line_of_the_caller() -> None:
+    say = through("peft", "users", "transformers", call=notices.warn)
+    assert shown(say, "x").filename == "<string>"
+    assert notices.call_site()[0] == __file__
+
+
+def test_warning_where_every_frame_is_a_librarys_points_at_the_outermost() -> None:
+    seen: list[Any] = []
+    site = through("padfix.x", call=notices.call_site)
+    code = compile("seen.append(site())", "outermost.py", "exec")
+    thread = threading.Thread(target=exec, args=(code, {"__name__": "transformers", "seen": seen, "site": site}))
+    import_name = threading.__dict__["__name__"]
+    threading.__dict__["__name__"] = "transformers.threading"  # the frames beneath the thread's target
+    try:
+        thread.start()
+        thread.join()
+    finally:
+        threading.__dict__["__name__"] = import_name
+    ((filename, line),) = seen
+    assert filename == threading.__file__
+    assert line > 0
+
+
+def test_call_site_is_the_callers_file_and_line() -> None:
+    assert through(*LIBRARIES, call=notices.call_site)() == (__file__, here())
+
+
+def test_python_shows_a_warning_once_a_line_and_the_log_has_every_one(records: pytest.LogCaptureFixture) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            notices.warn("again")
+        notices.warn("again")
+    assert len(caught) == 2
+    assert [(record.name, record.levelname, record.message) for record in records.records] == [
+        ("padfix", "WARNING", "again")
+    ] * 4
+    assert notices.counts() == {"warnings": 4}
+
+
+def test_warning_that_is_turned_into_an_error_is_still_logged_and_counted(records: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(PadfixWarning, match=r"^stop$"):
+        notices.warn("stop")
+    assert records.messages == ["stop"]
+    assert notices.counts() == {"warnings": 1}
+
+
+def test_warning_can_be_silenced_by_message_and_by_module() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warnings.filterwarnings("ignore", message="quiet", category=PadfixWarning)
+        warnings.filterwarnings("ignore", module="^mine$", category=PadfixWarning)
+        notices.warn("quiet please")
+        through("mine", call=notices.warn)("loud")
+        notices.warn("loud")
+    assert [str(one.message) for one in caught] == ["loud"]
+
+
+def test_percent_signs_in_a_message_are_left_alone(records: pytest.LogCaptureFixture) -> None:
+    assert str(shown(notices.warn, "100% of %s").message) == "100% of %s"
+    assert records.messages == ["100% of %s"]
+
+
+def test_warn_once_says_it_once_for_each_key() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for key in (("a.py", 1), ("a.py", 2), ("a.py", 1), ("b.py", 1), ("a.py", 2)):
+            notices.warn_once(str(key), key)
+    assert [str(one.message) for one in caught] == ["('a.py', 1)", "('a.py', 2)", "('b.py', 1)"]
+    assert notices.counts() == {"warnings": 3}
+
+
+def test_info_once_logs_once_for_each_key_and_warns_of_nothing(records: pytest.LogCaptureFixture) -> None:
+    for key in ("one", "two", "one"):
+        notices.info_once(f"about {key}", key)
+    assert [(record.levelname, record.message) for record in records.records] == [
+        ("INFO", "about one"),
+        ("INFO", "about two"),
+    ]
+    assert notices.counts() == {}
+
+
+def test_a_key_of_a_warning_is_not_a_key_of_the_log(records: pytest.LogCaptureFixture) -> None:
+    notices.info_once("a", "key")
+    assert str(shown(notices.warn_once, "b", "key").message) == "b"
+    assert records.messages == ["a", "b"]
+
+
+def test_forget_starts_anew(records: pytest.LogCaptureFixture) -> None:
+    notices.tally("calls")
+    notices.info_once("a", "key")
+    notices.forget()
+    assert notices.counts() == {}
+    notices.info_once("a", "key")
+    assert records.messages == ["a", "a"]
+
+
+def test_counts_are_a_copy() -> None:
+    notices.tally("calls")
+    notices.counts()["calls"] = 7
+    assert notices.counts() == {"calls": 1}
+
+
+class SlowCounts(Counter[str]):
+    """Counts that let another thread in between reading and writing."""
+
+    def __getitem__(self, key: str) -> int:
+        value = super().__getitem__(key)
+        time.sleep(0)
+        return value
+
+
+class SlowSet(set[object]):
+    """A set that lets another thread in between asking and adding."""
+
+    def __contains__(self, key: object) -> bool:
+        there = super().__contains__(key)
+        time.sleep(0)
+        return there
+
+
+def test_threads_lose_no_count_and_say_a_thing_once(
+    records: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notices, "_counts", SlowCounts())
+    monkeypatch.setattr(notices, "_seen", SlowSet())
+    threads, rounds = 8, 50
+    start = threading.Barrier(threads)
+
+    def work() -> None:
+        start.wait()
+        for turn in range(rounds):
+            notices.tally("calls")
+            notices.info_once(str(turn), turn)
+
+    crew = [threading.Thread(target=work) for _ in range(threads)]
+    for one in crew:
+        one.start()
+    for one in crew:
+        one.join()
+    assert notices.counts() == {"calls": threads * rounds}
+    assert sorted(records.messages, key=int) == [str(turn) for turn in range(rounds)]

@@ -1,0 +1,400 @@
+"""Traits: which models left padding makes exact, up to how many columns, and why not beyond."""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import inspect
+import math
+import re
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from oracle import MODELS, ROWS, alone, build, compare, left_padded, right_padded, together
+from transformers import GenerationMixin, LlamaForCausalLM, PreTrainedModel
+
+import padfix
+from padfix.generation import traits
+from padfix.generation.compat import NEWEST_TESTED, installed
+from padfix.generation.limits import CUT_BEFORE_US
+from padfix.generation.traits import EXACT_SINCE, NOT_EXACT, Traits, traits_of
+from padfix.layout.plan import LayoutPlan
+from padfix.strategies import choose
+
+COUNTED = "it counts positions from column 0 or from the length of the cache, pads included"
+
+
+def expected(
+    model: Any, exact_up_to: float = math.inf, reason: str = "", *, known: bool = True, encoder_decoder: bool = False
+) -> Traits:
+    return Traits(type(model).__name__, encoder_decoder, exact_up_to, reason, known)
+
+
+LIMIT = 16  # columns
+ROPES: dict[str, tuple[dict[str, Any], str]] = {
+    "dynamic": ({"rope_type": "dynamic", "factor": 8.0}, "dynamic NTK scales every row by the longest one"),
+    "longrope": (
+        {
+            "rope_type": "longrope",
+            "factor": 4.0,
+            "short_factor": [1.0] * 4,
+            "long_factor": [8.0] * 4,
+            "original_max_position_embeddings": LIMIT,
+        },
+        "LongRoPE switches its factors for every row by the longest one",
+    ),
+}
+
+
+def with_rope(kind: str) -> Any:
+    """The Llama of the oracle with this rotary embedding."""
+    name = "rope_parameters" if installed() >= (5, 0) else "rope_scaling"
+    longest = LIMIT if kind == "dynamic" else 4 * LIMIT
+    plain = build("llama")
+    sizes = {**MODELS["llama"][1], "max_position_embeddings": longest, name: dict(ROPES[kind][0])}
+    model = LlamaForCausalLM(transformers.LlamaConfig(**sizes)).eval()
+    model.load_state_dict(plain.state_dict())
+    model.generation_config = plain.generation_config
+    return model
+
+
+class WithoutMask(LlamaForCausalLM):
+    def forward(self, input_ids: Any = None, position_ids: Any = None, **kwargs: Any) -> Any:
+        return super().forward(input_ids=input_ids, position_ids=position_ids, **kwargs)
+
+
+class Remote(PreTrainedModel, GenerationMixin):
+    """A model of remote code: it derives from no model of the library's."""
+
+    config_class = transformers.LlamaConfig
+
+    def forward(self, input_ids: Any = None, attention_mask: Any = None, position_ids: Any = None) -> Any:
+        raise NotImplementedError
+
+    def prepare_inputs_for_generation(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+
+class OwnRwkv(transformers.RwkvForCausalLM):
+    pass
+
+
+def other_class(name: str, model_class: type) -> Any:
+    model = build(name)
+    model.__class__ = model_class
+    return model
+
+
+def bart_decoder() -> Any:
+    return transformers.BartForCausalLM(build("bart").config)
+
+
+def remote() -> Any:
+    return Remote(transformers.LlamaConfig(**MODELS["llama"][1]))
+
+
+def sparse() -> Any:
+    model = build("llama")
+    model.config.index_topk = 12
+    return model
+
+
+def prompt_learning(active: bool = True) -> Any:
+    """A Llama as PEFT leaves it while one of its prompt learning models generates."""
+
+    class Wrapper:
+        active_peft_config = SimpleNamespace(is_prompt_learning=active)
+
+        def prepare_inputs_for_generation(self, *args: Any, **kwargs: Any) -> Any:
+            raise NotImplementedError
+
+    model = build("llama")
+    model.prepare_inputs_for_generation = Wrapper().prepare_inputs_for_generation
+    return model
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral", "gpt2", "opt", "bloom"])
+def test_model_that_left_padding_makes_exact(name: str) -> None:
+    model = build(name)
+    assert traits_of(model) == expected(model)
+    assert traits_of(model).name == MODELS[name][0]
+
+
+@pytest.mark.parametrize(
+    ("make", "exact_up_to", "reason"),
+    [
+        pytest.param(lambda: build("rwkv"), 0, "its recurrence runs over pads, whatever the mask says", id="class"),
+        pytest.param(
+            lambda: other_class("rwkv", OwnRwkv),
+            0,
+            "its recurrence runs over pads, whatever the mask says",
+            id="subclass",
+        ),
+        pytest.param(lambda: other_class("llama", WithoutMask), 0, "its forward takes no attention_mask", id="no mask"),
+        pytest.param(bart_decoder, 0, COUNTED, id="positions by column"),
+        pytest.param(
+            prompt_learning,
+            0,
+            "PEFT puts its virtual tokens before the pads, away from the prompt",
+            id="virtual tokens",
+        ),
+        pytest.param(lambda: with_rope("dynamic"), LIMIT, ROPES["dynamic"][1], id="dynamic NTK"),
+        pytest.param(lambda: with_rope("longrope"), LIMIT, ROPES["longrope"][1], id="LongRoPE"),
+        pytest.param(sparse, 12, "its sparse attention ranks padded columns too", id="top-k"),
+    ],
+)
+def test_model_with_a_limit_names_its_reason(make: Callable[[], Any], exact_up_to: int, reason: str) -> None:
+    model = make()
+    assert traits_of(model) == expected(model, exact_up_to, reason)
+
+
+def test_encoder_decoder_is_one() -> None:
+    model = build("bart")
+    assert traits_of(model) == expected(model, 0, COUNTED, encoder_decoder=True)
+
+
+def test_class_from_elsewhere_is_unknown_and_its_subclass_of_a_librarys_is_known() -> None:
+    model = remote()
+    assert traits_of(model) == expected(model, known=False)
+    assert traits_of(other_class("llama", type("Own", (LlamaForCausalLM,), {"__module__": "own"}))).known
+
+
+def test_adapter_without_virtual_tokens_is_exact() -> None:
+    model = prompt_learning(active=False)
+    assert traits_of(model) == expected(model)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("peft") is None, reason="needs peft")
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["prompt", "lora"])
+def test_adapter_of_peft_is_seen_while_it_generates(kind: str) -> None:
+    import peft
+
+    seen: list[Traits] = []
+    model = build("llama")
+    if kind == "prompt":
+        config: Any = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)
+    else:
+        config = peft.LoraConfig(task_type="CAUSAL_LM", r=2, target_modules=["q_proj"])
+    adapted: Any = peft.get_peft_model(model, config)
+    forward = model.forward
+
+    def looked_at(*args: Any, **kwargs: Any) -> Any:
+        seen.append(traits_of(model))
+        return forward(*args, **kwargs)
+
+    looked_at.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
+    model.forward = looked_at
+    adapted.generate(**right_padded(ROWS[:1]), max_new_tokens=1, do_sample=False)
+    assert [one.exact_up_to for one in seen] == [0 if kind == "prompt" else math.inf]
+
+
+# Tables of classes
+
+
+@pytest.mark.skipif(installed() < NEWEST_TESTED, reason="the tables name classes of the newest release")
+def test_classes_of_the_tables_exist() -> None:
+    models = Path(transformers.__file__).parent / "models"
+    text = "".join(file.read_text(encoding="utf-8") for file in models.glob("*/modeling_*.py"))
+    classes = set(re.findall(r"^class (\w+)", text, re.MULTILINE))
+    assert "LlamaForCausalLM" in classes
+    assert {*NOT_EXACT, *EXACT_SINCE, *CUT_BEFORE_US} <= classes
+
+
+@pytest.mark.parametrize(
+    ("release", "exact"), [((4, 46), False), ((5, 23), False), ((5, 24), True), ((5, 25), True), ((6, 0), True)]
+)
+def test_class_is_exact_from_the_release_of_the_table_on(
+    release: tuple[int, int], exact: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traits, "installed", lambda: release)
+    model = other_class("llama", type("MambaForCausalLM", (LlamaForCausalLM,), {}))
+    reason = "in transformers below 5.24 its left-padded rows differ from the prompts alone"
+    assert traits_of(model) == (expected(model) if exact else expected(model, 0, reason))
+
+
+@pytest.mark.parametrize(("name", "since"), EXACT_SINCE.items())
+def test_class_of_a_later_release_names_that_release(
+    name: str, since: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = other_class("llama", type(name, (LlamaForCausalLM,), {}))
+    monkeypatch.setattr(traits, "installed", lambda: since)
+    assert traits_of(model) == expected(model)
+    monkeypatch.setattr(traits, "installed", lambda: (since[0], since[1] - 1))
+    assert traits_of(model).exact_up_to == 0
+    assert f"below {since[0]}.{since[1]} " in traits_of(model).reason
+
+
+@pytest.mark.parametrize("name", NOT_EXACT)
+def test_class_that_is_not_exact_says_why(name: str) -> None:
+    seen = traits_of(other_class("llama", type(name, (LlamaForCausalLM,), {})))
+    assert (seen.exact_up_to, seen.reason) == (0, NOT_EXACT[name])
+    assert seen.reason
+
+
+# Positions by column
+
+
+class Positional(torch.nn.Module):
+    def forward(self, shape: Any, past: int = 0) -> Any:
+        raise NotImplementedError
+
+
+class MaskedPositional(torch.nn.Module):
+    def forward(self, attention_mask: Any, past: int = 0) -> Any:
+        raise NotImplementedError
+
+
+class Table(torch.nn.Module):
+    def forward(self, shape: Any) -> Any:
+        raise NotImplementedError
+
+
+class Counting(torch.nn.Module):
+    """A decoder with some module under some name."""
+
+    config = SimpleNamespace(is_encoder_decoder=False)
+
+    def __init__(self, path: str, module: torch.nn.Module) -> None:
+        super().__init__()
+        *parents, last = path.split(".")
+        inner: torch.nn.Module = self
+        for parent in parents:
+            inner.add_module(parent, torch.nn.Module())
+            inner = inner.get_submodule(parent)
+        inner.add_module(last, module)
+
+    def forward(self, input_ids: Any, attention_mask: Any = None) -> Any:
+        raise NotImplementedError
+
+    def prepare_inputs_for_generation(self, *args: Any) -> Any:
+        raise NotImplementedError
+
+
+class Told(Counting):
+    def forward(self, input_ids: Any, attention_mask: Any = None, position_ids: Any = None) -> Any:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("model", "exact_up_to"),
+    [
+        (Counting("embed_positions", Positional()), 0),
+        (Counting("model.decoder.embed_positions", Positional()), 0),
+        (Counting("model.encoder.embed_positions", Positional()), math.inf),
+        (Counting("model.decoder.embed_positions", MaskedPositional()), math.inf),
+        (Counting("model.decoder.embed_positions", Table()), math.inf),
+        (Counting("model.decoder.embed_tokens", Positional()), math.inf),
+        (Told("model.decoder.embed_positions", Positional()), math.inf),
+    ],
+)
+def test_decoder_that_asks_its_positions_by_column(model: Any, exact_up_to: float) -> None:
+    for _ in range(2):  # read, and remembered
+        seen = traits_of(model)
+        assert (seen.exact_up_to, seen.reason) == (exact_up_to, COUNTED if exact_up_to == 0 else "")
+
+
+def test_what_is_remembered_of_a_model_does_not_keep_it_alive() -> None:
+    model = Counting("embed_positions", Positional())
+    gone = weakref.ref(model)
+    traits_of(model)
+    del model
+    gc.collect()
+    assert gone() is None
+
+
+# Rotary embeddings
+
+
+class Configured:
+    """A model of nothing but a configuration."""
+
+    def __init__(self, **config: Any) -> None:
+        self.config = SimpleNamespace(**config)
+
+    def forward(self, input_ids: Any, attention_mask: Any = None, position_ids: Any = None) -> Any:
+        raise NotImplementedError
+
+    def prepare_inputs_for_generation(self) -> Any:
+        raise NotImplementedError
+
+
+PLAIN: dict[str, Any] = {"rope_type": "default", "rope_theta": 1e4}
+
+
+@pytest.mark.parametrize(
+    ("config", "exact_up_to"),
+    [
+        ({}, math.inf),
+        ({"rope_scaling": None, "rope_parameters": None}, math.inf),
+        ({"rope_scaling": {"rope_type": "linear", "factor": 2.0}}, math.inf),
+        ({"rope_parameters": PLAIN}, math.inf),
+        ({"rope_scaling": {"type": "dynamic"}, "max_position_embeddings": 32}, 32),
+        ({"rope_parameters": {"rope_type": "dynamic"}, "max_position_embeddings": 32}, 32),
+        ({"rope_scaling": {"type": "su"}, "original_max_position_embeddings": 24}, 24),
+        ({"rope_scaling": {"type": "longrope"}, "original_max_position_embeddings": 24}, 24),
+        ({"rope_parameters": {"rope_type": "longrope", "original_max_position_embeddings": 24}}, 24),
+        ({"rope_scaling": {"type": "longrope"}}, 0),  # nobody knows
+        # one for each type of layer
+        (
+            {
+                "rope_parameters": {"full_attention": {"rope_type": "dynamic"}, "sliding_attention": PLAIN},
+                "max_position_embeddings": 32,
+            },
+            32,
+        ),
+        ({"rope_parameters": {"full_attention": PLAIN, "sliding_attention": PLAIN}}, math.inf),
+        ({"index_topk": 2048}, 2048),
+        ({"index_topk": None}, math.inf),
+    ],
+)
+def test_configuration_gives_the_limit(config: dict[str, Any], exact_up_to: float) -> None:
+    assert traits_of(Configured(**config)).exact_up_to == exact_up_to
+
+
+def test_configuration_of_the_text_model_counts() -> None:
+    text = SimpleNamespace(rope_scaling={"rope_type": "dynamic"}, max_position_embeddings=32)
+    model = Configured(get_text_config=lambda *, decoder: text if decoder else None)
+    assert traits_of(model).exact_up_to == 32
+
+
+SWITCHING = {
+    "dynamic": True,
+    "longrope": hasattr(transformers.modeling_rope_utils, "dynamic_rope_update"),  # not yet in 4.46, save in Phi-3
+}
+
+
+@pytest.mark.parametrize("kind", ROPES)
+def test_left_padded_batch_is_exact_up_to_the_limit_and_not_beyond(kind: str) -> None:
+    batch = left_padded(ROWS)
+    width = batch["input_ids"].shape[1]
+    plan = LayoutPlan.from_mask(batch["attention_mask"])
+    for new, exact in ((LIMIT - width, True), (LIMIT - width + 1, False), (LIMIT - width + 3, False)):
+        replies = together(with_rope(kind), batch, max_new_tokens=new)
+        apart = alone(with_rope(kind), ROWS, max_new_tokens=new)
+        if exact:
+            compare(replies, apart)
+        elif SWITCHING[kind] and new > LIMIT - width + 1:  # what is computed beyond the limit shows one token later
+            with pytest.raises(AssertionError, match=r"row [12]"):
+                compare(replies, apart)
+        strategy, reason = choose("auto", traits_of(with_rope(kind)), plan, new)
+        assert (strategy is not None, reason) == (exact, "" if exact else f"LlamaForCausalLM ({ROPES[kind][1]})")
+
+
+@pytest.mark.parametrize("kind", ROPES)
+def test_repaired_batch_is_exact_up_to_the_limit_and_named_beyond(kind: str, installed: None) -> None:
+    width = max(map(len, ROWS))
+    model = with_rope(kind)
+    batch = right_padded(ROWS)
+    within = LIMIT - width
+    output = model.generate(**batch, do_sample=False, max_new_tokens=within)
+    replies = [reply.tokens for reply in alone(with_rope(kind), ROWS, max_new_tokens=within)]
+    assert output[:, width:].tolist() == replies
+    with pytest.warns(padfix.PadfixWarning, match=re.escape(ROPES[kind][1])):
+        model.generate(**batch, do_sample=False, max_new_tokens=within + 1)
