@@ -14,6 +14,9 @@ from .errors import PadfixWarning
 __all__ = ["call_site", "counts", "forget", "info_once", "logger", "tally", "warn", "warn_once"]
 
 logger = logging.getLogger("padfix")
+# Of calls, which are reported by warnings as well: nothing is printed where the program has set up no logging.
+_calls = logging.getLogger("padfix.calls")
+_calls.addHandler(logging.NullHandler())
 
 # Packages that stand between the caller's line and us: a warning points above them.
 PACKAGES_BETWEEN = frozenset(
@@ -31,7 +34,7 @@ def warn(message: str) -> None:
     Python shows a warning once a line; the log has every one.
     """
     tally("warnings")
-    logger.warning(message)
+    _calls.warning(message)
     frame = _callers_frame()
     warnings.warn_explicit(
         message,

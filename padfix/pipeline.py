@@ -43,7 +43,12 @@ def generate(model: Any, /, *args: Any, **kwargs: Any) -> Any:
     settings = effective(ENVIRONMENT)
     if settings.mode == "off":
         settings = replace(settings, mode="fix")
-    return run(type(model).generate, model, args, kwargs, settings)
+    method = model.generate  # the instance's own, where it has one
+
+    def original(_: Any, *args: Any, **kwargs: Any) -> Any:
+        return method(*args, **kwargs)
+
+    return run(original, model, args, kwargs, settings)
 
 
 def run(
@@ -156,6 +161,8 @@ def choose_repair(call: GenerateCall, found: Found, traits: Traits, settings: Se
     """
     padding, config = found.padding, found.config
     fixed = compat.wants_fixed_shapes(call, config)
+    # Up to 5.0 the mask of ids beside embeddings is inferred from the embeddings: all ones.
+    guessed = bool(padding.guessed) or (padding.source == "inferred" and call.get(call.embeds_name) is not None)
     history = () if settings.decoding == "stock" else tuple(limits.history_bound(call, config))
 
     def attempt(*, trim: bool) -> Repair:
@@ -163,7 +170,7 @@ def choose_repair(call: GenerateCall, found: Found, traits: Traits, settings: Se
         strategy, reason = choose(settings.strategy, traits, plan, lengths.new_tokens(call, config))
         obstacles = [reason] if strategy is None else []
         obstacles += history if plan.pads_remain else ()
-        needed = not changes_nothing(call, config, plan, guessed=bool(padding.guessed))
+        needed = not changes_nothing(call, config, plan, guessed=guessed)
         if not plan.is_identity:
             obstacles += limits.layout_bound(call, config)
         elif needed:

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from .compat import installed
 
-__all__ = ["EXACT_SINCE", "NOT_EXACT", "Traits", "traits_of"]
+__all__ = ["EXACT_SINCE", "NOT_EXACT", "POSITION_TABLES", "WINDOW_COUNTS_PADS_BEFORE", "Traits", "traits_of"]
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,10 @@ NOT_EXACT: Mapping[str, str] = {
     "XLNetLMHeadModel": _MASK_DROPPED,
     "ProphetNetForCausalLM": _COLUMNS_COUNTED,
     "ProphetNetForConditionalGeneration": _COLUMNS_COUNTED,
+    "XLMProphetNetForCausalLM": _COLUMNS_COUNTED,
+    "XLMProphetNetForConditionalGeneration": _COLUMNS_COUNTED,
+    "GitForCausalLM": _COLUMNS_COUNTED,
+    "UnlimitedOcrForConditionalGeneration": "its sliding cache of the reply counts pads",
     "BltForCausalLM": "its patching and hash n-grams see the pads",
     "DeepseekV4ForCausalLM": "its KV compressor pools windows of columns, pads included",
     "Kosmos2ForConditionalGeneration": _COLUMNS_COUNTED,
@@ -92,38 +96,64 @@ EXACT_SINCE: Mapping[str, tuple[int, int]] = {
     "Zamba2ForCausalLM": (5, 24),
 }
 
-_counted_from_column_0: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+# Classes whose sliding window counts pads once it is full, up to a release (measured: Gemma-2 on 4.46.3; the others use
+# the same HybridCache).
+WINDOW_COUNTS_PADS_BEFORE: Mapping[str, tuple[int, int]] = {
+    "Cohere2ForCausalLM": (4, 57),
+    "Gemma2ForCausalLM": (4, 57),
+    "Gemma3ForCausalLM": (4, 57),
+    "Gemma3ForConditionalGeneration": (4, 57),
+}
+
+# The last names of tables of learned or computed positions.
+POSITION_TABLES = (
+    "embed_positions",
+    "pos_embed",
+    "position_embedding",
+    "position_embeddings",
+    "positions_embed",
+    "wpe",
+)
+
+_has_table: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
 def traits_of(model: Any) -> Traits:
     """The traits of a model, from the first rule that applies: class, release, forward, modules, configuration."""
     limit, reason = next(_limits(model), (math.inf, ""))
-    classes = type(model).__mro__
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model  # beneath a PEFT model
     return Traits(
-        name=classes[0].__name__,
+        name=type(base).__name__,
         encoder_decoder=bool(getattr(model.config, "is_encoder_decoder", False)),
         exact_up_to=limit,
         reason=reason,
-        known=any(one.__module__.startswith("transformers.models.") for one in classes),
+        known=any(one.__module__.startswith("transformers.models.") for one in type(base).__mro__),
     )
 
 
 def _limits(model: Any) -> Iterator[tuple[float, str]]:
     """Up to which number of columns left padding is exact, and why not beyond; nothing where it always is."""
+    config = _text_config(model.config)
     for name in (one.__name__ for one in type(model).__mro__):
         if name in NOT_EXACT:
             yield 0, NOT_EXACT[name]
         if name in EXACT_SINCE and installed() < EXACT_SINCE[name]:
             first = ".".join(map(str, EXACT_SINCE[name]))
             yield 0, f"in transformers below {first} its left-padded rows differ from the prompts alone"
+        if name in WINDOW_COUNTS_PADS_BEFORE and installed() < WINDOW_COUNTS_PADS_BEFORE[name]:
+            yield getattr(config, "sliding_window", None) or math.inf, "its sliding window counts pads"
     parameters = inspect.signature(model.forward).parameters
-    if "attention_mask" not in parameters and not getattr(model.config, "is_encoder_decoder", False):
+    if not _takes_mask(model, parameters) and not getattr(model.config, "is_encoder_decoder", False):
         yield 0, "its forward takes no attention_mask"
-    if "position_ids" not in parameters and _counts_from_column_0(model):
+    if "position_ids" not in parameters and _has_position_table(model):
         yield 0, _COLUMNS_COUNTED
     if _has_prompt_learning(model):
         yield 0, "PEFT puts its virtual tokens before the pads, away from the prompt"
-    config = _text_config(model.config)
+    yield from _config_limits(config)
+
+
+def _config_limits(config: Any) -> Iterator[tuple[float, str]]:
+    """The limits that a configuration sets, whatever the class."""
     for kind, rope in _ropes(config):
         if kind == "dynamic":
             yield int(config.max_position_embeddings), "dynamic NTK scales every row by the longest one"
@@ -133,30 +163,45 @@ def _limits(model: Any) -> Iterator[tuple[float, str]]:
                 int(rope.get(named) or getattr(config, named, 0) or 0),
                 "LongRoPE switches its factors for every row by the longest one",
             )
-    top_k = getattr(config, "index_topk", None)
-    if isinstance(top_k, int):
-        yield top_k, "its sparse attention ranks padded columns too"
+    for name in ("index_topk", "keep_window_size"):  # DeepSeek-V3.2 and others; Doge
+        top_k = getattr(config, name, None)
+        if isinstance(top_k, int):
+            yield top_k, "its sparse attention ranks padded columns too"
+    if getattr(config, "attn_temperature_tuning", False) and 0 in (getattr(config, "no_rope_layers", None) or ()):
+        yield int(config.floor_scale) - 1, "its attention temperature counts columns, pads included"  # Llama 4
 
 
-def _counts_from_column_0(model: Any) -> bool:
-    """Whether the decoder has a table of positions that is asked by column, as the decoders of the BART family."""
-    if model not in _counted_from_column_0:
-        _counted_from_column_0[model] = any(
-            name.endswith("embed_positions")
-            and "encoder." not in name
-            and "Positional" in type(module).__name__
+def _takes_mask(model: Any, parameters: Mapping[str, inspect.Parameter]) -> bool:
+    """Whether forward takes an attention_mask: by name, or by handing on whatever it is given."""
+    if "attention_mask" in parameters:
+        return True
+    kinds = [one.kind for one in parameters.values()]
+    if kinds != [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]:
+        return False
+    beneath = (vars(one)["forward"] for one in type(model).__mro__ if "forward" in vars(one))
+    return any("attention_mask" in inspect.signature(forward).parameters for forward in beneath)
+
+
+def _has_position_table(model: Any) -> bool:
+    """Whether there is a table of positions that is asked by column where no position_ids are given.
+
+    As in the decoders of the BART family, and in models whose forward was replaced by one that hides position_ids.
+    """
+    if model not in _has_table:
+        _has_table[model] = any(
+            name.rpartition(".")[2] in POSITION_TABLES
+            and not any(part in name for part in ("encoder.", "vision", "visual", "image", "audio"))
             and "attention_mask" not in inspect.signature(module.forward).parameters
             for name, module in model.named_modules()
         )
-    return _counted_from_column_0[model]
+    return _has_table[model]
 
 
 def _has_prompt_learning(model: Any) -> bool:
     """Whether PEFT runs this model with virtual tokens: prompt tuning, prefix tuning, P-tuning."""
     # PeftModelForCausalLM.generate puts its own prepare_inputs_for_generation on the model that it wraps.
     owner = getattr(model.prepare_inputs_for_generation, "__self__", model)
-    active = getattr(owner, "active_peft_config", None) if owner is not model else None
-    return bool(getattr(active, "is_prompt_learning", False))
+    return bool(getattr(getattr(owner, "active_peft_config", None), "is_prompt_learning", False))
 
 
 def _text_config(config: Any) -> Any:
