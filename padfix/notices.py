@@ -13,10 +13,20 @@ from .errors import PadfixWarning
 
 __all__ = ["call_site", "counts", "forget", "info_once", "logger", "tally", "warn", "warn_once"]
 
+
+class _Unheard(logging.Handler):
+    """Prints errors to standard error where the program has set up no logging; what is below was warned of anyway."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not logging.getLogger().handlers:
+            print(self.format(record), file=sys.stderr)
+
+
 logger = logging.getLogger("padfix")
-# Of calls, which are reported by warnings as well: nothing is printed where the program has set up no logging.
-_calls = logging.getLogger("padfix.calls")
-_calls.addHandler(logging.NullHandler())
+logger.addHandler(_Unheard())
 
 # Packages that stand between the caller's line and us: a warning points above them.
 PACKAGES_BETWEEN = frozenset(
@@ -34,7 +44,7 @@ def warn(message: str) -> None:
     Python shows a warning once a line; the log has every one.
     """
     tally("warnings")
-    _calls.warning(message)
+    logger.warning(message)
     frame = _callers_frame()
     warnings.warn_explicit(
         message,

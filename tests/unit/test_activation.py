@@ -197,13 +197,14 @@ def test_bad_variable_is_refused_at_import(variables: dict[str, Any], message: s
 
 def test_install_under_off_in_the_environment_is_logged_and_does_nothing() -> None:
     code = """
-    import padfix
+    import logging, padfix
+    logging.basicConfig(format="%(name)s: %(message)s")
     padfix.install("strict")
     assert not padfix.is_installed()
     assert loaded() == [], loaded()
     """
     said = run(LOADED + textwrap.dedent(code), PADFIX="No")
-    assert said == "padfix.install() does nothing: PADFIX=off in the environment wins.\n"
+    assert said == "padfix: padfix.install() does nothing: PADFIX=off in the environment wins.\n"
 
 
 def test_module_is_run_as_the_command() -> None:

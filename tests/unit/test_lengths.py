@@ -11,6 +11,7 @@ from oracle import EOS, PAD, alone, build, embedded, right_padded
 from transformers import GenerationConfig
 
 import padfix
+from padfix.generation import lengths as lengths_module
 from padfix.generation.call import GenerateCall, bind
 from padfix.generation.compat import resolved_config
 from padfix.generation.lengths import max_length_counts_columns, new_tokens, reduced
@@ -136,6 +137,23 @@ def test_only_a_number_of_columns_counts_columns(model: Any, origin: str, length
         assert counted
 
 
+@pytest.mark.parametrize("counts", [True, False])
+@pytest.mark.parametrize("form", FORMS)
+def test_default_length_counts_what_the_library_counts(
+    model: Any, form: str, counts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def rule(model_input_name: str) -> bool:
+        asked.append(model_input_name)
+        return counts
+
+    monkeypatch.setattr(lengths_module, "default_max_length_counts_columns", rule)
+    assert max_length_counts_columns(*bound(model, prompt(model, form), {})) is counts
+    assert asked == ["inputs_embeds" if form == "embeds" else "input_ids"]
+    assert max_length_counts_columns(*bound(model, prompt(model, form), ask(model, "passed", max_length=26)))
+
+
 @pytest.mark.parametrize(
     ("origin", "lengths", "place"),
     [
@@ -171,7 +189,7 @@ def test_without_dropped_columns_nothing_is_replaced(model: Any, origin: str, le
 
 @pytest.mark.parametrize("origin", ["keyword", "passed", "own"])
 def test_number_of_new_tokens_is_never_replaced(model: Any, origin: str) -> None:
-    asked = ask(model, origin, max_new_tokens=4, min_new_tokens=2)
+    asked = ask(model, origin, max_new_tokens=4, min_new_tokens=2, min_length=15)
     assert reduced(*bound(model, prompt(model, "ids"), asked), TRIM, pads_remain=True) == {}
 
 

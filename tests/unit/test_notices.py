@@ -209,3 +209,18 @@ def test_threads_lose_no_count_and_say_a_thing_once(
         one.join()
     assert notices.counts() == {"calls": threads * rounds}
     assert sorted(records.messages, key=int) == [str(turn) for turn in range(rounds)]
+
+
+@pytest.mark.parametrize(("level", "printed"), [("error", True), ("warning", False)])
+def test_only_errors_are_printed_where_no_logging_is_set_up(
+    level: str, printed: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    getattr(notices.logger, level)("something happened")
+    assert capsys.readouterr().err == ("something happened\n" if printed else "")
+
+
+def test_where_logging_is_set_up_nothing_is_printed_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    assert logging.getLogger().handlers  # pytest's own
+    notices.logger.error("something happened")
+    assert capsys.readouterr().err == ""

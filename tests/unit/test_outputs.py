@@ -46,10 +46,10 @@ def test_prompt_alone_comes_back_where_nothing_is_new() -> None:
     assert torch.equal(sequences_to_caller(torch.zeros(2, 3, dtype=torch.long), PROMPT, 3), PROMPT)
 
 
-def test_prompt_takes_the_type_of_the_sequences() -> None:
-    sequences = torch.zeros(2, 4, dtype=torch.long)
-    restored = sequences_to_caller(sequences, PROMPT.int(), 3)
-    assert restored.dtype == torch.long
+@pytest.mark.parametrize(("before", "after"), [(torch.int32, torch.int64), (torch.int64, torch.int32)], ids=str)
+def test_prompt_takes_the_type_of_the_sequences(before: torch.dtype, after: torch.dtype) -> None:
+    restored = sequences_to_caller(torch.zeros(2, 4, dtype=after), PROMPT.to(before), 3)
+    assert restored.dtype == after
     assert restored[:, :4].tolist() == PROMPT.tolist()
 
 

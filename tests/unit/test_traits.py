@@ -23,7 +23,7 @@ import padfix
 from padfix.generation import traits
 from padfix.generation.compat import NEWEST_TESTED, installed
 from padfix.generation.limits import CUT_BEFORE_US
-from padfix.generation.traits import EXACT_SINCE, NOT_EXACT, Traits, traits_of
+from padfix.generation.traits import EXACT_SINCE, NOT_EXACT, WINDOW_COUNTS_PADS_BEFORE, Traits, traits_of
 from padfix.layout.plan import LayoutPlan
 from padfix.strategies import choose
 
@@ -204,7 +204,8 @@ def test_classes_of_the_tables_exist() -> None:
     text = "".join(file.read_text(encoding="utf-8") for file in models.glob("*/modeling_*.py"))
     classes = set(re.findall(r"^class (\w+)", text, re.MULTILINE))
     assert "LlamaForCausalLM" in classes
-    assert {*NOT_EXACT, *EXACT_SINCE, *CUT_BEFORE_US} <= classes
+    gone = {"XLMProphetNetForCausalLM", "XLMProphetNetForConditionalGeneration"}  # up to 4.x
+    assert {*NOT_EXACT, *EXACT_SINCE, *CUT_BEFORE_US, *WINDOW_COUNTS_PADS_BEFORE} - gone <= classes
 
 
 @pytest.mark.parametrize(
@@ -289,7 +290,9 @@ class Told(Counting):
         (Counting("model.decoder.embed_positions", Positional()), 0),
         (Counting("model.encoder.embed_positions", Positional()), math.inf),
         (Counting("model.decoder.embed_positions", MaskedPositional()), math.inf),
-        (Counting("model.decoder.embed_positions", Table()), math.inf),
+        (Counting("model.decoder.embed_positions", Table()), 0),
+        (Counting("transformer.wpe", Table()), 0),
+        (Counting("vision_tower.position_embedding", Table()), math.inf),
         (Counting("model.decoder.embed_tokens", Positional()), math.inf),
         (Told("model.decoder.embed_positions", Positional()), math.inf),
     ],
@@ -323,6 +326,23 @@ class Configured:
 
     def prepare_inputs_for_generation(self) -> Any:
         raise NotImplementedError
+
+    def named_modules(self) -> list[Any]:
+        return []
+
+
+class Encoding(Configured):
+    """An encoder-decoder whose encoder is told nothing of pads, since it reads no text."""
+
+    def forward(self, pixel_values: Any, decoder_attention_mask: Any = None) -> Any:  # type: ignore[override]
+        raise NotImplementedError
+
+
+def test_encoder_without_a_mask_says_nothing_of_the_decoder() -> None:
+    model = Encoding(is_encoder_decoder=True)
+    assert traits_of(model).exact_up_to == math.inf
+    model.config.is_encoder_decoder = False
+    assert traits_of(model).reason == "its forward takes no attention_mask"
 
 
 PLAIN: dict[str, Any] = {"rope_type": "default", "rope_theta": 1e4}
@@ -398,3 +418,55 @@ def test_repaired_batch_is_exact_up_to_the_limit_and_named_beyond(kind: str, ins
     assert output[:, width:].tolist() == replies
     with pytest.warns(padfix.PadfixWarning, match=re.escape(ROPES[kind][1])):
         model.generate(**batch, do_sample=False, max_new_tokens=within + 1)
+
+
+# What an adversary found
+
+
+def test_forward_that_hands_everything_on_takes_a_mask() -> None:
+    model = build("llama")
+    inner = model.forward
+    model.forward = lambda *args, **kwargs: inner(*args, **kwargs)
+    assert traits_of(model).exact_up_to == math.inf
+    model.forward = lambda input_ids=None, **kwargs: inner(input_ids=input_ids, **kwargs)
+    assert traits_of(model).reason == "its forward takes no attention_mask"
+
+
+def test_learned_positions_that_forward_hides_are_counted_by_column() -> None:
+    model = build("gpt2")
+    inner = model.forward
+    model.forward = lambda *args, **kwargs: inner(*args, **kwargs)
+    assert traits_of(model).reason == COUNTED
+
+
+@pytest.mark.parametrize(
+    ("config", "exact_up_to"),
+    [
+        ({"attn_temperature_tuning": True, "no_rope_layers": [1, 0], "floor_scale": 32}, 31),
+        ({"attn_temperature_tuning": False, "no_rope_layers": [1, 0], "floor_scale": 32}, math.inf),
+        ({"attn_temperature_tuning": True, "no_rope_layers": [1, 1], "floor_scale": 32}, math.inf),
+        ({"keep_window_size": 64}, 64),
+        ({"index_topk": 64}, 64),
+    ],
+)
+def test_what_counts_columns_by_configuration_is_exact_up_to_a_number_of_them(
+    config: dict[str, Any], exact_up_to: float
+) -> None:
+    assert traits_of(Configured(**config)).exact_up_to == exact_up_to
+
+
+def test_sliding_cache_of_an_old_release_counts_pads_once_it_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gemma2ForCausalLM(Configured):
+        pass
+
+    model = Gemma2ForCausalLM(sliding_window=32)
+    monkeypatch.setattr(traits, "installed", lambda: (4, 56))
+    assert traits_of(model).exact_up_to == 32
+    monkeypatch.setattr(traits, "installed", lambda: (4, 57))
+    assert traits_of(model).exact_up_to == math.inf
+
+
+def test_a_peft_model_is_known_by_the_model_beneath_it() -> None:
+    model = build("llama")
+    model.get_base_model = lambda: build("gpt2")
+    assert (traits_of(model).name, traits_of(model).known) == ("GPT2LMHeadModel", True)
