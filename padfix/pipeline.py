@@ -8,6 +8,7 @@ processors, is still a list of refusals: generation/limits.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from .generation.call import GenerateCall, bind
 from .generation.traits import Traits, traits_of
 from .layout.detect import Padding, from_ids, from_mask
 from .layout.plan import LayoutPlan
-from .settings import ENVIRONMENT, Settings, effective
+from .settings import ENVIRONMENT, Settings, effective, override
 from .strategies import Strategy, choose
 from .strategies.left_pad import changes_nothing, every_id_is_valid
 
@@ -63,7 +64,9 @@ def run(
     notices.tally("padded")
     repair = decide(call, found, settings)
     if repair is None or repair.strategy is None:
-        return original(model, *args, **kwargs)
+        # An assistant's calls belong to this one: its caches have to come back to it as they are.
+        with override("off") if call.get("assistant_model") is not None else nullcontext():
+            return original(model, *args, **kwargs)
     notices.tally("repaired")
     return repair.strategy(call, found.config, repair.plan, original)
 

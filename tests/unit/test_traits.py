@@ -192,7 +192,10 @@ def test_adapter_of_peft_is_seen_while_it_generates(kind: str) -> None:
     looked_at.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
     model.forward = looked_at
     adapted.generate(**right_padded(ROWS[:1]), max_new_tokens=1, do_sample=False)
-    assert [one.exact_up_to for one in seen] == [0 if kind == "prompt" else math.inf]
+    exact_up_to = 0 if kind == "prompt" else math.inf
+    assert [one.exact_up_to for one in seen] == [exact_up_to]
+    outer = traits_of(adapted)
+    assert (outer.name, outer.exact_up_to, outer.known) == ("LlamaForCausalLM", exact_up_to, True)
 
 
 # Tables of classes
@@ -286,9 +289,12 @@ class Told(Counting):
 @pytest.mark.parametrize(
     ("model", "exact_up_to"),
     [
-        (Counting("embed_positions", Positional()), 0),
+        *((Counting(name, Positional()), 0) for name in traits.POSITION_TABLES),
         (Counting("model.decoder.embed_positions", Positional()), 0),
-        (Counting("model.encoder.embed_positions", Positional()), math.inf),
+        *(
+            (Counting(f"model.{part}.embed_positions", Positional()), math.inf)
+            for part in ("encoder", "vision_tower", "visual", "image_model", "audio")
+        ),
         (Counting("model.decoder.embed_positions", MaskedPositional()), math.inf),
         (Counting("model.decoder.embed_positions", Table()), 0),
         (Counting("transformer.wpe", Table()), 0),
