@@ -199,7 +199,7 @@ def test_an_unsound_call_is_stocks_in_warn_mode(name: str, layout: str) -> None:
     "call",
     [
         lambda model, ids: model.generate(ids, inputs=ids),
-        lambda model, ids: model.generate(*[ids] * 11),
+        lambda model, ids: model.generate(ids, *[None] * 14),
         lambda model, ids: model.generate(ids, input_ids=ids),
     ],
     ids=["a name twice", "too many positions", "ids twice"],

@@ -167,6 +167,20 @@ def test_code_of_the_callers_own_is_named_where_masked_ids_have_no_embedding_row
         model.generate(**arguments)
 
 
+@pytest.mark.parametrize("name", CALLBACKS)
+def test_code_of_the_callers_own_is_no_obstacle_where_only_positions_are_rewritten(name: str) -> None:
+    model, argument, batch = build("llama"), name.split(",")[0], left_padded(ROWS)
+    sights: list[list[Any]] = [[], []]
+    by_hand = outcome(lambda: model.generate(**batch, **GREEDY, **{argument: CALLBACKS[name](sights[0])}))
+    columns = torch.arange(7)[None]  # not the positions of left-padded rows
+    got = outcome(
+        lambda: model.generate(**batch, **GREEDY, position_ids=columns, **{argument: CALLBACKS[name](sights[1])})
+    )
+    assert got.said == []
+    assert_stocks(got, by_hand)
+    assert sights[0] == sights[1] != []
+
+
 @pytest.mark.parametrize("suppressed", [False, True])
 def test_a_call_inside_the_callers_own_code_is_a_call_of_its_own(suppressed: bool) -> None:
     model, inner = build("llama"), right_padded(ROWS)

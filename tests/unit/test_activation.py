@@ -398,6 +398,17 @@ def test_release_below_the_oldest_is_refused_with_the_range(release: str, monkey
         assert vars(GenerationMixin)["generate"] is STOCK
 
 
+def test_refused_install_after_someone_took_ours_away_says_that_nothing_is_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    padfix.install()
+    MIXIN.generate = STOCK
+    pretend(monkeypatch, "4.45.2")
+    with pytest.raises(UnsupportedVersionError):
+        padfix.install()
+    assert not padfix.is_installed()
+
+
 @pytest.mark.parametrize(("release", "newer"), [("5.24.9", False), ("5.25.0", True), ("6.1", True), ("4.46.3", False)])
 def test_release_newer_than_the_newest_tested_is_logged_once(
     release: str, newer: bool, monkeypatch: pytest.MonkeyPatch, caplog: Log

@@ -454,6 +454,43 @@ def test_reinstall_after_ours_was_left_behind(theirs: Theirs, model: Any, right:
     assert replies_of(model) == right
     padfix.uninstall()
     assert replies_of(model) == wrong
+    assert in_place() is STOCK
+
+
+def test_layer_that_was_taken_out_never_works_again(model: Any, right: Replies, wrong: Replies) -> None:
+    padfix.install()
+    taken = in_place()
+    padfix.uninstall()
+    padfix.install()
+    assert in_place() is not taken
+    assert replies_of(model, functools.partial(taken, model)) == wrong
+    assert replies_of(model) == right
+
+
+def test_install_over_a_wrapper_that_hides_what_it_wraps(model: Any, right: Replies, wrong: Replies) -> None:
+    padfix.install()
+    beneath = in_place()
+
+    def opaque(model: Any, *args: Any, **kwargs: Any) -> Any:
+        return beneath(model, *args, **kwargs)
+
+    MIXIN.generate = opaque
+    padfix.install()
+    notices.forget()
+    assert replies_of(model) == right
+    assert notices.counts() == {"calls": 1, "padded": 1, "repaired": 1}
+    padfix.uninstall()
+    assert in_place() is opaque
+    assert replies_of(model) == wrong
+
+
+def test_wrapper_beneath_ours_is_found_by_who_follows_wrapped(theirs: Theirs) -> None:
+    theirs.put()
+    padfix.install()
+    chain = [in_place()]
+    while hasattr(chain[-1], "__wrapped__"):
+        chain.append(chain[-1].__wrapped__)
+    assert any(one is theirs.wrapper for one in chain)
 
 
 def test_theirs_ours_theirs(model: Any, right: Replies, wrong: Replies) -> None:

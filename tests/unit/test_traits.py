@@ -300,6 +300,7 @@ class Told(Counting):
         (Counting("transformer.wpe", Table()), 0),
         (Counting("vision_tower.position_embedding", Table()), math.inf),
         (Counting("model.decoder.embed_tokens", Positional()), math.inf),
+        (Counting("model.decoder.old_embed_positions", Positional()), math.inf),
         (Told("model.decoder.embed_positions", Positional()), math.inf),
     ],
 )
@@ -426,6 +427,15 @@ def test_repaired_batch_is_exact_up_to_the_limit_and_named_beyond(kind: str, ins
         model.generate(**batch, do_sample=False, max_new_tokens=within + 1)
 
 
+def test_one_padded_row_is_right_on_a_model_that_left_padding_cannot_make_right(installed: None) -> None:
+    model = build("rwkv")
+    output = model.generate(**right_padded(ROWS[:1], extra=3), do_sample=False, max_new_tokens=4)
+    (expected,) = alone(model, ROWS[:1], max_new_tokens=4)
+    assert output[0, -4:].tolist() == expected.tokens
+    with pytest.warns(padfix.PadfixWarning, match="its recurrence runs over pads"):
+        model.generate(**right_padded(ROWS), do_sample=False, max_new_tokens=4)
+
+
 # What an adversary found
 
 
@@ -435,6 +445,13 @@ def test_forward_that_hands_everything_on_takes_a_mask() -> None:
     model.forward = lambda *args, **kwargs: inner(*args, **kwargs)
     assert traits_of(model).exact_up_to == math.inf
     model.forward = lambda input_ids=None, **kwargs: inner(input_ids=input_ids, **kwargs)
+    assert traits_of(model).reason == "its forward takes no attention_mask"
+
+
+def test_forward_that_hands_everything_on_to_one_without_a_mask_takes_none() -> None:
+    model = other_class("llama", type("Own", (PreTrainedModel,), {"forward": lambda self, input_ids: None}))
+    model.prepare_inputs_for_generation = lambda *args: None
+    model.forward = lambda *args, **kwargs: None
     assert traits_of(model).reason == "its forward takes no attention_mask"
 
 
