@@ -13,6 +13,8 @@ TAKE_OUT = "Take that out of the call, or run the prompts one at a time."
 
 def padded(call: GenerateCall, padding: Padding) -> str:
     """That rows have pads: after real tokens where some do, else at all."""
+    if padding.guessed and call.is_decoder_prompt:
+        return f"{guessed(call, padding)}."
     if padding.misplaced:
         return misplaced(call, padding)
     rows = tuple(row for row, full in enumerate(padding.real.all(dim=1).tolist()) if not full)

@@ -86,6 +86,19 @@ MODELS: Mapping[str, tuple[str, dict[str, Any]]] = {
             "tie_word_embeddings": False,
         },
     ),
+    "blenderbot": (
+        "BlenderbotForCausalLM",
+        {
+            "vocab_size": VOCABULARY,
+            "d_model": 32,
+            "decoder_layers": 2,
+            "decoder_attention_heads": 4,
+            "decoder_ffn_dim": 48,
+            "is_decoder": True,
+            "is_encoder_decoder": False,
+            "tie_word_embeddings": False,
+        },
+    ),
     "rwkv": (
         "RwkvForCausalLM",
         {"vocab_size": VOCABULARY, "hidden_size": 32, "attention_hidden_size": 32, "num_hidden_layers": 2},

@@ -11,7 +11,15 @@ from weakref import WeakKeyDictionary
 
 from .compat import installed
 
-__all__ = ["EXACT_SINCE", "NOT_EXACT", "POSITION_TABLES", "WINDOW_COUNTS_PADS_BEFORE", "Traits", "traits_of"]
+__all__ = [
+    "EXACT_SINCE",
+    "MIXES_ROWS",
+    "NOT_EXACT",
+    "POSITION_TABLES",
+    "WINDOW_COUNTS_PADS_BEFORE",
+    "Traits",
+    "traits_of",
+]
 
 
 @dataclass(frozen=True)
@@ -24,6 +32,7 @@ class Traits:
         exact_up_to: The number of columns (model width and new tokens) up to which a left-padded row gets what it
             gets alone: infinity for most models, 0 for those that left padding cannot make right.
         reason: Why not beyond that; empty where the number is infinity.
+        mixes_rows: Whether rows of one batch change one another even without pads, so that each has to run by itself.
         known: Whether the class or one that it derives from is the library's own, rather than remote code.
     """
 
@@ -31,6 +40,7 @@ class Traits:
     encoder_decoder: bool
     exact_up_to: float
     reason: str
+    mixes_rows: bool
     known: bool
 
 
@@ -74,6 +84,10 @@ NOT_EXACT: Mapping[str, str] = {
     "T5Gemma2ForConditionalGeneration": _NEEDS_POSITIONS,
     "CohereAsrForConditionalGeneration": _NEEDS_POSITIONS,
 }
+
+# Classes of which a batch of several rows is not exact even without pads: RWKV broadcasts its shifted state over the
+# rows, HunYuan-VL counts the images of the whole batch.
+MIXES_ROWS = frozenset({"RwkvForCausalLM", "HunYuanVLForConditionalGeneration"})
 
 # Classes that left padding makes exact only from a release on, as far as measured: not in 4.46.3, or not in 4.57.6.
 EXACT_SINCE: Mapping[str, tuple[int, int]] = {
@@ -127,6 +141,7 @@ def traits_of(model: Any) -> Traits:
         encoder_decoder=bool(getattr(model.config, "is_encoder_decoder", False)),
         exact_up_to=limit,
         reason=reason,
+        mixes_rows=any(one.__name__ in MIXES_ROWS for one in type(model).__mro__),
         known=any(one.__module__.startswith("transformers.models.") for one in type(base).__mro__),
     )
 

@@ -35,6 +35,8 @@ def choose(asked: str, traits: Traits, plan: LayoutPlan, new_tokens: int) -> tup
     if asked not in ("auto", *STRATEGIES):
         there = ", ".join(("auto", *STRATEGIES))
         return None, f"strategy {asked!r} is not part of this release of padfix, which has: {there}"
+    if traits.mixes_rows and len(plan.lengths) > 1:
+        return None, f"{traits.name} (rows of one batch change one another, with or without pads)"
     if plan.pads_remain and plan.model_width + new_tokens > traits.exact_up_to:
         return None, f"{traits.name} ({traits.reason})"
     return STRATEGIES["left_pad"], ""
