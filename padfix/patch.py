@@ -81,14 +81,14 @@ def install(mode: str | None = None, *, strategy: str | None = None, decoding: s
     """Patches transformers now, importing it where it is not yet imported.
 
     Without a mode, the environment's counts, else `fix`; but an explicit `PADFIX=off` in the environment wins and is
-    logged. A second install changes the settings where they differ and nothing else.
+    logged. A second install changes the settings that it names and nothing else.
 
     Raises:
         SettingsError: A value is not in its list.
         UnsupportedVersionError: transformers is older than 4.46, or has no `GenerationMixin.generate`.
     """
-    by_default = "fix" if ENVIRONMENT.mode == "off" else ENVIRONMENT.mode
-    wanted = ENVIRONMENT.changed(mode=by_default if mode is None else mode, strategy=strategy, decoding=decoding)
+    before = _record.settings or ENVIRONMENT.changed(mode="fix" if ENVIRONMENT.mode == "off" else None)
+    wanted = before.changed(mode=mode, strategy=strategy, decoding=decoding)
     if "mode" in settings_module.NAMED_IN_ENVIRONMENT and ENVIRONMENT.mode == "off":
         logger.warning("padfix.install() does nothing: PADFIX=off in the environment wins.")
         return
@@ -141,7 +141,7 @@ def suppressed() -> AbstractContextManager[None]:
 def activate_from_environment() -> None:
     """Follows `PADFIX`: nothing for `off`, else patches transformers as soon as it is imported.
 
-    Never breaks `import transformers`: what goes wrong is logged, and in strict mode raised by the first `generate`.
+    Never breaks `import transformers`: what goes wrong is logged, and in strict mode raised by every `generate`.
     """
     if ENVIRONMENT.mode == "off":
         return
@@ -162,9 +162,11 @@ def _when_imported(module: ModuleType) -> None:
         try:
             _apply(module)
         except Exception as error:
-            logger.error("padfix stays out: %s", error, exc_info=not isinstance(error, UnsupportedVersionError))
-            if _record.settings.mode == "strict" and isinstance(error, UnsupportedVersionError):
-                _record.refusal = error
+            expected = isinstance(error, UnsupportedVersionError)
+            logger.error("padfix stays out: %s", error, exc_info=not expected)
+            if _record.settings.mode == "strict":
+                why = f"padfix could not be put in place: {error!r}. Set PADFIX=off to run without it."
+                _record.refusal = error if isinstance(error, UnsupportedVersionError) else UnsupportedVersionError(why)
                 _put(module)
             else:
                 _record.settings = None

@@ -2,7 +2,7 @@
 
 `run` is what stands in the place of `GenerationMixin.generate` (intercept is patch.py); it reads as the list of its
 steps. Steps five to eight belong to the strategy that step four chose; step six, the wrapping of callbacks and
-processors, is still a list of refusals: generation/limits.py.
+processors, is a list of refusals: generation/limits.py.
 """
 
 from __future__ import annotations
@@ -31,23 +31,32 @@ __all__ = ["Found", "Repair", "choose_repair", "decide", "detect", "generate", "
 def generate(model: Any, /, *args: Any, **kwargs: Any) -> Any:
     """`model.generate(*args, **kwargs)` with padfix's repair for this one call, whether padfix is installed or not.
 
-    Settings are those of the environment and of `override`; a mode of `off` counts as `fix` here, since the call
-    asks for it.
+    Settings are those of the environment and of `override`, not those of `install`; a mode of `off` counts as `fix`
+    here, since the call asks for it. A model whose class has a `generate` of its own (PEFT's excepted) is not reached
+    this way, and a warning says so: install padfix for it.
 
     Returns:
         What `model.generate` returns, in the caller's layout: ids of shape (batch, prompt width + new tokens), or a
         `ModelOutput`.
 
     Raises:
-        PadfixError: In strict mode, for a batch that is padded on the right.
+        PadfixError: In strict mode: RightPaddingError, AmbiguousPaddingError or UnsupportedCallError.
+        SettingsError: The strategy that the settings name is not exact for the model.
     """
     settings = effective(ENVIRONMENT)
     if settings.mode == "off":
         settings = replace(settings, mode="fix")
     method = model.generate  # the instance's own, where it has one
+    if not compat.reaches_generation_mixin(model):
+        notices.warn(
+            f"{type(model).__name__} has a generate of its own, which padfix.generate cannot repair: it runs as it is. "
+            "Use padfix.install(), which repairs what such a method calls."
+        )
+        return method(*args, **kwargs)
 
     def original(_: Any, *args: Any, **kwargs: Any) -> Any:
-        return method(*args, **kwargs)
+        with override("off"):  # an installed padfix must not treat the call once more
+            return method(*args, **kwargs)
 
     return run(original, model, args, kwargs, settings)
 
@@ -57,7 +66,7 @@ def run(
 ) -> Any:
     """The output of one call in the caller's layout: repaired, or the original's own where there is nothing to do."""
     notices.tally("calls")
-    call = bind(model, args, kwargs)
+    call = bind(model, args, kwargs, compat.positional_parameters())
     found = None if call is None else detect(call)
     if call is None or found is None:
         return original(model, *args, **kwargs)
@@ -126,7 +135,7 @@ def decide(call: GenerateCall, found: Found, settings: Settings) -> Repair | Non
     padding, config = found.padding, found.config
     unreadable = limits.unreadable_mask(call)
     if unreadable is not None:
-        _leave("", (unreadable,), settings)
+        _leave("", (unreadable,), settings, remedy=wording.PASS_MASK)
         return None
     if settings.mode == "strict":
         _raise_if_misplaced(call, padding)
@@ -195,15 +204,15 @@ def _raise_if_misplaced(call: GenerateCall, padding: Padding) -> None:
         raise RightPaddingError(f"{wording.misplaced(call, padding)} {wording.PAD_LEFT}")
 
 
-def _leave(seen: str, obstacles: tuple[str, ...], settings: Settings) -> None:
+def _leave(seen: str, obstacles: tuple[str, ...], settings: Settings, *, remedy: str = wording.TAKE_OUT) -> None:
     """Says why a call stays as it is, or raises it in strict mode."""
     notices.tally("left_as_is")
     why = f"padfix cannot make this call right: {'; '.join(obstacles)}." if obstacles else ""
     message = f"{seen} {why}".strip()
     if settings.mode == "strict":
-        raise UnsupportedCallError(f"{message} {wording.TAKE_OUT}")
+        raise UnsupportedCallError(f"{message} {remedy}")
     if settings.mode != "warn":
-        message = f"{message} It runs as it is, and its padded rows may be wrong. {wording.TAKE_OUT}"
+        message = f"{message} It runs as it is, and its padded rows may be wrong. {remedy}"
     _say(message, settings)
 
 

@@ -19,8 +19,10 @@ class Settings:
 
     Attributes:
         mode: `off` (inert), `fix` (repair), `warn` (report each call site once, change nothing) or `strict` (raise).
-        strategy: `auto`, or one strategy for every padded batch: `left_pad`, `equal_length`, `packed_prefill`.
-        decoding: `pad_aware` (logits processors never see a pad) or `stock` (the library's own processors as they are).
+        strategy: `auto`, or one strategy for every padded batch: `left_pad` (`equal_length` and `packed_prefill` are
+            reserved, and refused at the first padded batch).
+        decoding: `pad_aware` (flags whose processors would see pads are refused by name) or `stock` (they run as the
+            library has them).
     """
 
     mode: str = "off"
@@ -103,6 +105,8 @@ def effective(base: Settings) -> Settings:
 @contextmanager
 def override(mode: str | None = None, *, strategy: str | None = None, decoding: str | None = None) -> Iterator[None]:
     """A block in which the given settings hold, for this thread or task alone; None leaves a setting as it is.
+
+    It changes how an installed padfix (or `padfix.generate`) treats calls; it installs nothing.
 
     Blocks nest, and the innermost wins. A thread that is started inside the block does not inherit it.
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from .generation.call import GenerateCall
 from .layout.detect import Padding
 
-__all__ = ["PAD_LEFT", "TAKE_OUT", "empty", "guessed", "misplaced", "padded"]
+__all__ = ["PAD_LEFT", "PASS_MASK", "TAKE_OUT", "empty", "guessed", "misplaced", "padded"]
 
-PAD_LEFT = 'Pad on the left (tokenizer.padding_side = "left"), or set PADFIX=fix.'
-TAKE_OUT = "Take that out of the call, or run the prompts one at a time."
+PAD_LEFT = 'Pad on the left (tokenizer.padding_side = "left"), or use the mode "fix" (PADFIX=fix).'
+TAKE_OUT = "Take out what is named, or run the prompts one at a time without pads."
+PASS_MASK = "Pass a mask of 0s and 1s with the shape of the prompt."
 
 
 def padded(call: GenerateCall, padding: Padding) -> str:

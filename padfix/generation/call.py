@@ -11,7 +11,8 @@ from torch import Tensor
 
 __all__ = ["PARAMETERS", "SEQUENCE_AXES", "Axes", "GenerateCall", "bind"]
 
-# The named parameters of GenerationMixin.generate that may be passed by position, transformers 4.46 to 5.24.
+# The parameters of GenerationMixin.generate that may be passed by position in every release from 4.46 to 5.24; some
+# have one or two more behind these: compat.positional_parameters.
 PARAMETERS = (
     "inputs",
     "generation_config",
@@ -112,16 +113,18 @@ class GenerateCall:
 DECODER_MASK = "decoder_attention_mask"
 
 
-def bind(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> GenerateCall | None:
+def bind(
+    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], parameters: tuple[str, ...] = PARAMETERS
+) -> GenerateCall | None:
     """The call by names, or None where its arguments are none that a prompt could be read from.
 
     None stands for: arguments that do not bind, no prompt, a prompt that is no tensor, ids that are not integers or
     have one axis, an empty batch, no columns, a mask that is no tensor. What comes of those is transformers' own
     answer.
     """
-    if len(args) > len(PARAMETERS) or any(name in kwargs for name in PARAMETERS[: len(args)]):
+    if len(args) > len(parameters) or any(name in kwargs for name in parameters[: len(args)]):
         return None
-    arguments = {**dict(zip(PARAMETERS, args, strict=False)), **kwargs}
+    arguments = {**dict(zip(parameters, args, strict=False)), **kwargs}
     if getattr(model.config, "is_encoder_decoder", False):
         ids_names, embeds_name, mask_name = ["decoder_input_ids"], "decoder_inputs_embeds", DECODER_MASK
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from importlib.metadata import version
 from types import SimpleNamespace
@@ -16,28 +16,26 @@ from transformers.generation.utils import GenerationMixin
 from .call import PARAMETERS, GenerateCall
 
 __all__ = [
-    "CACHE_FIELDS",
     "CACHE_NAMES",
     "NEWEST_TESTED",
-    "OLDEST_SUPPORTED",
     "default_max_length_counts_columns",
     "eos_ids",
     "installed",
     "pad_id",
+    "positional_parameters",
     "positions_advance",
+    "reaches_generation_mixin",
     "repetition_penalty_skips_pads",
     "resolved_config",
     "vocabulary_size",
     "wants_fixed_shapes",
 ]
 
-OLDEST_SUPPORTED = (4, 46)
 NEWEST_TESTED = (5, 24)
 
-# A cache as an argument: `cache_params` for the Mamba family up to 5.x, `cache` in 5.24.
+# A cache, as an argument and as a field of an output: `cache` in 5.24; up to 5.x `past_key_values`, and `cache_params`
+# for the Mamba family.
 CACHE_NAMES = ("past_key_values", "cache", "cache_params")
-# A cache as a field of an output: `past_key_values` up to 5.x, `cache` in 5.24.
-CACHE_FIELDS = ("past_key_values", "cache", "cache_params")
 
 # Caches of fixed shape: a new width means a new graph. `hybrid` and `sliding_window` up to 4.57.
 STATIC_CACHES = ("static", "offloaded_static", "hybrid", "hybrid_chunked", "offloaded_hybrid", "sliding_window")
@@ -57,7 +55,7 @@ def resolved_config(call: GenerateCall) -> GenerationConfig | None:
     None where transformers refuses to resolve it: calling the original then raises its own exception.
     """
     prepare = call.model._prepare_generation_config
-    set_apart = {*PARAMETERS, "custom_generate", "use_model_defaults", "tokenizer", "assistant_tokenizer"}
+    set_apart = {*PARAMETERS, *positional_parameters(), "tokenizer", "assistant_tokenizer"}
     named = {name: value for name, value in call.arguments.items() if name not in set_apart}
     if "use_model_defaults" in inspect.signature(prepare).parameters:  # 4.50 to 4.57
         named["use_model_defaults"] = call.get("use_model_defaults")
@@ -84,6 +82,13 @@ def pad_id(config: GenerationConfig) -> int | None:
     return config.pad_token_id if config.pad_token_id is not None else (ends[0] if ends else None)
 
 
+def reaches_generation_mixin(model: Any) -> bool:
+    """Whether `model.generate` is the library's method, or PEFT's or a compiled module's, which hand on to it."""
+    # A compiled module has no such method, and asks the model in it.
+    owner = next((one for one in type(model).__mro__ if "generate" in vars(one)), GenerationMixin)
+    return owner is GenerationMixin or hasattr(model, "get_base_model")
+
+
 def vocabulary_size(model: Any) -> int | None:
     """The number of rows of the input embedding, or None where it cannot be told."""
     try:
@@ -106,15 +111,33 @@ def wants_fixed_shapes(call: GenerateCall, config: GenerationConfig) -> bool:
 
 
 @lru_cache(maxsize=1)
+def positional_parameters() -> tuple[str, ...]:
+    """The parameters of this release's `generate` that may be passed by position, without self."""
+    parameters = list(inspect.signature(GenerationMixin.generate).parameters.values())[1:]
+    names = tuple(one.name for one in parameters if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return names if names[: len(PARAMETERS)] == PARAMETERS else PARAMETERS  # else a wrapper hides them
+
+
+@lru_cache(maxsize=1)
 def positions_advance() -> bool:
     """Whether position_ids that the caller passes are carried on while decoding: 5.24 does, 4.46 to 5.0 do not."""
-    return "position_ids" in inspect.getsource(GenerationMixin._update_model_kwargs_for_generation)
+    return _mentions(GenerationMixin._update_model_kwargs_for_generation, "position_ids")
 
 
 @lru_cache(maxsize=1)
 def repetition_penalty_skips_pads() -> bool:
     """Whether the library's repetition penalty leaves out the leading pads of a masked prompt: 5.24 does."""
-    return "prompt_ignore_length" in inspect.getsource(GenerationMixin._get_logits_processor)
+    return _mentions(GenerationMixin._get_logits_processor, "prompt_ignore_length")
+
+
+def _mentions(function: Callable[..., Any], word: str) -> bool:
+    """Whether the code of a function has a word among its constants, such as keys and the names of keywords."""
+
+    def constants(values: tuple[Any, ...]) -> Iterator[Any]:
+        for value in values:
+            yield from constants(value) if isinstance(value, tuple) else (value,)
+
+    return word in constants(inspect.unwrap(function).__code__.co_consts)
 
 
 @lru_cache(maxsize=2)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .compat import CACHE_FIELDS
+from .compat import CACHE_NAMES
 
 __all__ = ["cache_fields", "pads_after_end", "rebuilt", "sequences_to_caller"]
 
@@ -39,7 +39,7 @@ def cache_fields(output: Any) -> tuple[str, ...]:
     """The fields of an output that hold a cache."""
     # 5.24 answers for `past_key_values` as well, an alias that is no field.
     names = (field.name for field in fields(output))
-    return tuple(name for name in names if name in CACHE_FIELDS and getattr(output, name) is not None)
+    return tuple(name for name in names if name in CACHE_NAMES and getattr(output, name) is not None)
 
 
 def rebuilt(output: Any, changes: Mapping[str, Any]) -> Any:

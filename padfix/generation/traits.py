@@ -1,4 +1,4 @@
-"""Traits: what a model is, as far as padding is concerned: read from its class, its configuration, its modules."""
+"""What a model is, as far as padding is concerned, read from its class, its configuration and its modules."""
 
 from __future__ import annotations
 
@@ -133,15 +133,21 @@ _has_table: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
 def traits_of(model: Any) -> Traits:
-    """The traits of a model, from the first rule that applies: class, release, forward, modules, configuration."""
-    limit, reason = next(_limits(model), (math.inf, ""))
-    base = model.get_base_model() if hasattr(model, "get_base_model") else model  # beneath a PEFT model
+    """The traits of a model, by its class, release, forward, modules and configuration; the strictest rule counts.
+
+    A PEFT model is what the model beneath it is.
+    """
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    rules = list(_limits(base))
+    if _has_prompt_learning(model):
+        rules.append((0, "PEFT puts its virtual tokens before the pads, away from the prompt"))
+    limit, reason = min(rules, key=lambda rule: rule[0], default=(math.inf, ""))
     return Traits(
         name=type(base).__name__,
         encoder_decoder=bool(getattr(model.config, "is_encoder_decoder", False)),
         exact_up_to=limit,
         reason=reason,
-        mixes_rows=any(one.__name__ in MIXES_ROWS for one in type(model).__mro__),
+        mixes_rows=any(one.__name__ in MIXES_ROWS for one in type(base).__mro__),
         known=any(one.__module__.startswith("transformers.models.") for one in type(base).__mro__),
     )
 
@@ -156,14 +162,14 @@ def _limits(model: Any) -> Iterator[tuple[float, str]]:
             first = ".".join(map(str, EXACT_SINCE[name]))
             yield 0, f"in transformers below {first} its left-padded rows differ from the prompts alone"
         if name in WINDOW_COUNTS_PADS_BEFORE and installed() < WINDOW_COUNTS_PADS_BEFORE[name]:
-            yield getattr(config, "sliding_window", None) or math.inf, "its sliding window counts pads"
+            window = getattr(config, "sliding_window", None)
+            if window:
+                yield window, "its sliding window counts pads"
     parameters = inspect.signature(model.forward).parameters
     if not _takes_mask(model, parameters) and not getattr(model.config, "is_encoder_decoder", False):
         yield 0, "its forward takes no attention_mask"
     if "position_ids" not in parameters and _has_position_table(model):
         yield 0, _COLUMNS_COUNTED
-    if _has_prompt_learning(model):
-        yield 0, "PEFT puts its virtual tokens before the pads, away from the prompt"
     yield from _config_limits(config)
 
 
@@ -171,7 +177,10 @@ def _config_limits(config: Any) -> Iterator[tuple[float, str]]:
     """The limits that a configuration sets, whatever the class."""
     for kind, rope in _ropes(config):
         if kind == "dynamic":
-            yield int(config.max_position_embeddings), "dynamic NTK scales every row by the longest one"
+            yield (
+                int(getattr(config, "max_position_embeddings", 0) or 0),
+                "dynamic NTK scales every row by the longest one",
+            )
         if kind in ("longrope", "su"):
             named = "original_max_position_embeddings"
             yield (
@@ -183,7 +192,10 @@ def _config_limits(config: Any) -> Iterator[tuple[float, str]]:
         if isinstance(top_k, int):
             yield top_k, "its sparse attention ranks padded columns too"
     if getattr(config, "attn_temperature_tuning", False) and 0 in (getattr(config, "no_rope_layers", None) or ()):
-        yield int(config.floor_scale) - 1, "its attention temperature counts columns, pads included"  # Llama 4
+        yield (
+            int(getattr(config, "floor_scale", 1)) - 1,
+            "its attention temperature counts columns, pads included",
+        )  # Llama 4
 
 
 def _takes_mask(model: Any, parameters: Mapping[str, inspect.Parameter]) -> bool:

@@ -78,8 +78,8 @@ class LayoutPlan:
         """
         rows = self._front(x, batch_axis, prompt_axis, self.caller_width)
         order, real = self._fitting(rows)
-        moved = torch.where(real, rows[:, : self.caller_width].gather(1, order), _scalar(fill, rows))
-        return _back(torch.cat((moved, rows[:, self.caller_width :]), 1), batch_axis, prompt_axis, x.ndim)
+        moved = rows[:, : self.caller_width].gather(1, order).masked_fill(~real, fill)
+        return _back(torch.cat((moved, rows[:, self.caller_width :]), 1), batch_axis, prompt_axis)
 
     def to_caller(self, x: Tensor, *, batch_axis: int = 0, prompt_axis: int = 1, fill: float = 0) -> Tensor:
         """`x` in the caller's layout, with `fill` in the cells of pads; the inverse of `to_model`.
@@ -93,8 +93,8 @@ class LayoutPlan:
         order, real = self._fitting(rows)
         prompt = rows[:, : self.model_width]
         moved = prompt.new_full((len(rows), self.caller_width, *rows.shape[2:]), fill)
-        moved = moved.scatter(1, order, torch.where(real, prompt, _scalar(fill, rows)))
-        return _back(torch.cat((moved, rows[:, self.model_width :]), 1), batch_axis, prompt_axis, x.ndim)
+        moved = moved.scatter(1, order, prompt.masked_fill(~real, fill))
+        return _back(torch.cat((moved, rows[:, self.model_width :]), 1), batch_axis, prompt_axis)
 
     def repeated(self, times: int) -> LayoutPlan:
         """The plan for a batch in which each row stands `times` times in turn, as for beams."""
@@ -149,11 +149,6 @@ class LayoutPlan:
         return order, real
 
 
-def _scalar(fill: float, like: Tensor) -> Tensor:
-    return torch.as_tensor(fill, dtype=like.dtype, device=like.device)
-
-
-def _back(rows: Tensor, batch_axis: int, prompt_axis: int, ndim: int) -> Tensor:
+def _back(rows: Tensor, batch_axis: int, prompt_axis: int) -> Tensor:
     """`rows` with its first two axes where they came from, contiguous."""
-    assert rows.ndim == ndim
     return rows.movedim((0, 1), (batch_axis, prompt_axis)).contiguous()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import inspect
 import logging
 import re
 import threading
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+import transformers
 from oracle import EOS, GREEDY, PADDERS, ROWS, alone, build, embedded, left_padded, right_padded
 from stock import (
     assert_replies,
@@ -81,7 +83,7 @@ class Kind(NamedTuple):
 
 
 SILENT = Cell("stock")
-LEAVES = "It runs as it is, and its padded rows may be wrong. Take that out of the call"
+LEAVES = "It runs as it is, and its padded rows may be wrong. (Take out what is named|Pass a mask)"
 MISPLACED = r"Rows 1, 2 of input_ids \(shape \(3, 7\)\) have pads after real tokens"
 PADDED = r"Rows 1, 2 of input_ids \(shape \(3, 7\)\) are padded\."
 GUESSED = r"Rows 1, 2 of input_ids \(shape \(3, 7\)\) start or end in more pad ids than other rows"
@@ -257,8 +259,9 @@ def test_every_column_of_the_table_is_tried_with_every_result() -> None:
 
 # What strict mode says
 
-PAD_LEFT = 'Pad on the left (tokenizer.padding_side = "left"), or set PADFIX=fix.'
-TAKE_OUT = "Take that out of the call, or run the prompts one at a time."
+PAD_LEFT = 'Pad on the left (tokenizer.padding_side = "left"), or use the mode "fix" (PADFIX=fix).'
+TAKE_OUT = "Take out what is named, or run the prompts one at a time without pads."
+PASS_MASK = "Pass a mask of 0s and 1s with the shape of the prompt."
 CONTINUES = "pads after real tokens: generation would continue from a pad."
 TWELVE = right_padded([ROWS[0], *[ROWS[1]] * 11])
 
@@ -309,13 +312,13 @@ STRICT: Mapping[str, tuple[Callable[[Any], dict[str, Any]], type[PadfixError], s
         lambda model: right_padded(ROWS) | {"attention_mask": right_padded(ROWS, extra=1)["attention_mask"]},
         UnsupportedCallError,
         "padfix cannot make this call right: attention_mask= of shape (3, 8), where the prompt has shape (3, 7). "
-        f"{TAKE_OUT}",
+        f"{PASS_MASK}",
     ),
     "mask with other values": (
         lambda model: _doubled_mask(right_padded(ROWS)),
         UnsupportedCallError,
         "padfix cannot make this call right: attention_mask= of shape (3, 7) with values other than 0 and 1. "
-        f"{TAKE_OUT}",
+        f"{PASS_MASK}",
     ),
 }
 
@@ -593,3 +596,52 @@ def test_override_changes_the_mode_for_its_block_alone(mode: str) -> None:
         assert_stocks(inside, stock)
     assert after.said == []
     assert not torch.equal(after.output, stock.output)
+
+
+# padfix.generate
+
+
+class OwnGenerate(transformers.LlamaForCausalLM):
+    """A model whose method gives back the new tokens alone."""
+
+    def generate(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+        return super().generate(*args, **kwargs)[:, 7:]
+
+
+def test_generate_names_a_method_that_it_cannot_repair() -> None:
+    model = build("llama")
+    model.__class__ = OwnGenerate
+    stock = suppressed_outcome(lambda: model.generate(**right_padded(ROWS), **GREEDY))
+    got = outcome(lambda: padfix.generate(model, **right_padded(ROWS), **GREEDY))
+    assert len(got.said) == 1
+    assert "OwnGenerate has a generate of its own" in got.said[0]
+    assert_stocks(got, stock)
+
+
+@pytest.mark.parametrize("mode", ["fix", "warn"])
+def test_generate_treats_a_call_once_where_padfix_is_installed(mode: str) -> None:
+    padfix.install(mode, decoding="stock")
+    model = build("llama")
+    arguments = right_padded(ROWS) | GREEDY | {"no_repeat_ngram_size": 2}
+    stock = suppressed_outcome(lambda: model.generate(**arguments))
+    got = outcome(lambda: padfix.generate(model, **arguments))
+    assert len(got.said) == 1
+    assert_stocks(got, stock)
+
+
+def test_strict_sees_a_call_with_every_argument_by_position() -> None:
+    padfix.install("strict")
+    parameters = inspect.signature(transformers.GenerationMixin.generate).parameters.values()
+    count = sum(one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for one in parameters) - 1
+    batch = right_padded(ROWS)
+    with pytest.raises(RightPaddingError):
+        build("llama").generate(
+            batch["input_ids"], *[None] * (count - 1), attention_mask=batch["attention_mask"], **GREEDY
+        )
+
+
+def test_a_second_install_keeps_the_settings_that_it_does_not_name() -> None:
+    padfix.install("strict")
+    padfix.install(decoding="stock")
+    with pytest.raises(RightPaddingError):
+        build("llama").generate(**right_padded(ROWS), **GREEDY)

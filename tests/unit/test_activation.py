@@ -534,5 +534,9 @@ def test_any_other_error_in_the_import_hook_is_logged_with_its_traceback(
     patch.activate_from_environment()
     assert caplog.messages == ["padfix stays out: broken"]
     assert caplog.records[0].exc_info
+    if mode == "strict":
+        with pytest.raises(UnsupportedVersionError, match=r"RuntimeError\('broken'\). Set PADFIX=off"):
+            build("llama").generate(**right_padded([ROWS[1]]), **GREEDY)
+        padfix.uninstall()
     assert not padfix.is_installed()
     assert vars(GenerationMixin)["generate"] is STOCK

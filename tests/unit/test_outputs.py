@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from transformers.generation.utils import GenerateBeamDecoderOnlyOutput, GenerateDecoderOnlyOutput
 
-from padfix.generation.compat import CACHE_FIELDS
+from padfix.generation.compat import CACHE_NAMES
 from padfix.generation.outputs import cache_fields, pads_after_end, rebuilt, sequences_to_caller
 
-CACHE_FIELD = next(field.name for field in fields(GenerateDecoderOnlyOutput) if field.name in CACHE_FIELDS)
+CACHE_FIELD = next(field.name for field in fields(GenerateDecoderOnlyOutput) if field.name in CACHE_NAMES)
 
 
 def made(**values: Any) -> Any:

@@ -59,6 +59,8 @@ def with_rope(kind: str) -> Any:
     longest = LIMIT if kind == "dynamic" else 4 * LIMIT
     plain = build("llama")
     sizes = {**MODELS["llama"][1], "max_position_embeddings": longest, name: dict(ROPES[kind][0])}
+    if kind == "longrope":
+        sizes["original_max_position_embeddings"] = LIMIT  # where 4.57 looks for it
     model = LlamaForCausalLM(transformers.LlamaConfig(**sizes)).eval()
     model.load_state_dict(plain.state_dict())
     model.generation_config = plain.generation_config
@@ -494,3 +496,29 @@ def test_a_peft_model_is_known_by_the_model_beneath_it() -> None:
     model = build("llama")
     model.get_base_model = lambda: build("gpt2")
     assert (traits_of(model).name, traits_of(model).known) == ("GPT2LMHeadModel", True)
+
+
+def test_the_smallest_of_several_limits_counts() -> None:
+    rope = {"rope_type": "dynamic", "factor": 2.0}
+    model = Configured(keep_window_size=8, rope_parameters=rope, max_position_embeddings=4096)
+    assert (traits_of(model).exact_up_to, traits_of(model).reason) == (
+        8,
+        "its sparse attention ranks padded columns too",
+    )
+
+
+def test_a_peft_model_has_the_limits_of_the_model_beneath_it() -> None:
+    class Wrapper:
+        def __init__(self, model: Any) -> None:
+            self.model, self.config = model, model.config
+            self.prepare_inputs_for_generation = model.prepare_inputs_for_generation
+
+        def get_base_model(self) -> Any:
+            return self.model
+
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            raise NotImplementedError
+
+    for name in ("gpt2", "rwkv", "blenderbot"):
+        model = build(name)
+        assert traits_of(Wrapper(model)) == traits_of(model)
