@@ -604,7 +604,7 @@ def test_override_changes_the_mode_for_its_block_alone(mode: str) -> None:
 class OwnGenerate(transformers.LlamaForCausalLM):
     """A model whose method gives back the new tokens alone."""
 
-    def generate(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    def generate(self, *args: Any, **kwargs: Any) -> Any:
         return super().generate(*args, **kwargs)[:, 7:]
 
 
