@@ -23,6 +23,11 @@ torch.set_num_threads(1)
 transformers.logging.set_verbosity_error()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Warnings are errors in these tests; here rather than in pyproject.toml, which other suites may be run under."""
+    config.addinivalue_line("filterwarnings", "error")
+
+
 @pytest.fixture(autouse=True)
 def as_after_import() -> Iterator[None]:
     """Nothing installed, nothing said yet; the same again after the test."""

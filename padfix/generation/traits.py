@@ -168,7 +168,8 @@ def _limits(model: Any) -> Iterator[tuple[float, str]]:
     parameters = inspect.signature(model.forward).parameters
     if not _takes_mask(model, parameters) and not getattr(model.config, "is_encoder_decoder", False):
         yield 0, "its forward takes no attention_mask"
-    if "position_ids" not in parameters and _has_position_table(model):
+    told = {"position_ids", "decoder_position_ids"} & set(parameters)
+    if not told and _has_position_table(model):
         yield 0, _COLUMNS_COUNTED
     yield from _config_limits(config)
 

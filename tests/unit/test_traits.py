@@ -284,6 +284,11 @@ class Counting(torch.nn.Module):
         raise NotImplementedError
 
 
+class DecoderTold(Counting):
+    def forward(self, input_ids: Any, attention_mask: Any = None, decoder_position_ids: Any = None) -> Any:
+        raise NotImplementedError
+
+
 class Told(Counting):
     def forward(self, input_ids: Any, attention_mask: Any = None, position_ids: Any = None) -> Any:
         raise NotImplementedError
@@ -305,6 +310,7 @@ class Told(Counting):
         (Counting("model.decoder.embed_tokens", Positional()), math.inf),
         (Counting("model.decoder.old_embed_positions", Positional()), math.inf),
         (Told("model.decoder.embed_positions", Positional()), math.inf),
+        (DecoderTold("model.decoder.embed_positions", Positional()), math.inf),  # Whisper
     ],
 )
 def test_decoder_that_asks_its_positions_by_column(model: Any, exact_up_to: float) -> None:
