@@ -22,10 +22,12 @@ from .patch import activate_from_environment, install, is_installed, suppressed,
 from .settings import Settings, override
 
 if TYPE_CHECKING:
-    from .pipeline import generate
+    from .generation.pad_aware import PadAwareLogitsProcessor
+    from .once import generate
 
 __all__ = [
     "AmbiguousPaddingError",
+    "PadAwareLogitsProcessor",
     "PadfixError",
     "PadfixWarning",
     "RightPaddingError",
@@ -45,7 +47,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 # Names that need torch and transformers, and where they are.
-_LAZY = {"generate": ".pipeline"}
+_LAZY = {"PadAwareLogitsProcessor": ".generation.pad_aware", "generate": ".once"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Putting padfix in the place of `GenerationMixin.generate`, and taking it out again. The only user of wrapt.
+"""Putting padfix in the place of `GenerationMixin.generate`, and taking it out again.
 
 Neither torch nor transformers is imported here: the patch waits for transformers, or finds it imported.
 """
@@ -8,22 +8,23 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from . import settings as settings_module
 from .errors import UnsupportedVersionError
+from .layers import Layer, Layers, PatchPoint
 from .notices import info_once, logger
 from .settings import ENVIRONMENT, Settings, effective
 
 __all__ = [
     "PATCH_POINTS",
-    "PatchPoint",
     "activate_from_environment",
+    "hooks_in_place",
     "install",
     "is_installed",
     "suppressed",
@@ -31,46 +32,32 @@ __all__ = [
 ]
 
 
-class PatchPoint(NamedTuple):
-    """A method that padfix stands in for."""
-
-    module: str
-    owner: str
-    name: str
-
-
-PATCH_POINTS = (PatchPoint("transformers.generation.utils", "GenerationMixin", "generate"),)
+_MODULE, _OWNER = "transformers.generation.utils", "GenerationMixin"
+GENERATE = PatchPoint(_MODULE, _OWNER, "generate")
+# Where `generate` builds its lists of processors and criteria; inert but for a call that is being repaired.
+HOOKS = (
+    PatchPoint(_MODULE, _OWNER, "_get_logits_processor"),
+    PatchPoint(_MODULE, _OWNER, "_get_stopping_criteria"),
+)
+PATCH_POINTS = (GENERATE, *HOOKS)
 
 OLDEST = (4, 46)
 NEWEST_TESTED = (5, 24)
 
 
 @dataclass
-class _Layer:
-    """One method of ours in the place of another.
-
-    A layer that was taken out never works again: where someone has wrapped it, it hands every call through.
-    """
-
-    owner: Any
-    original: Any
-    replacement: Any = None
-    active: bool = True
-
-
-@dataclass
 class _Record:
-    """What is in place: the settings while installed (None when not), and the layer at each point.
+    """What is in place: the settings while installed (None when not), and the layers.
 
-    `retired` are the layers that uninstall found beneath someone's wrapper.
     `refusal` is why this transformers could not be patched; in strict mode the layer raises it at every call.
+    `under_way` is the number of calls that are being repaired: the hooks stay until the last of them has ended.
     """
 
     settings: Settings | None = None
     waiting: bool = False
     refusal: UnsupportedVersionError | None = None
-    layers: dict[PatchPoint, _Layer] = field(default_factory=dict)
-    retired: list[_Layer] = field(default_factory=list)
+    under_way: int = 0
+    layers: Layers = field(default_factory=Layers)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
@@ -97,13 +84,13 @@ def install(mode: str | None = None, *, strategy: str | None = None, decoding: s
     with _record.lock:
         if _record.refusal is not None:
             uninstall()
-        if _record.settings == wanted and _are_in_place():
+        if _record.settings == wanted and _record.layers.are_in_place(PATCH_POINTS):
             logger.info("padfix is installed already: nothing to do.")
             return
         try:
             _apply(utils)
         except BaseException:
-            if not _are_in_place():
+            if not _record.layers.are_in_place(PATCH_POINTS):
                 _record.settings = None
             raise
         _record.settings = wanted
@@ -118,14 +105,22 @@ def uninstall() -> None:
     with _record.lock:
         _record.settings = None
         _record.refusal = None
-        for point, layer in _record.layers.items():
-            if vars(layer.owner).get(point.name) is layer.replacement:
-                setattr(layer.owner, point.name, layer.original)
-                layer.active = False
-            else:
-                _retire(layer)
-                logger.info("%s.%s was wrapped by someone else: padfix is switched off in place.", *point[1:])
-        _record.layers.clear()
+        _record.layers.take_out(PATCH_POINTS if _record.under_way == 0 else (GENERATE,))
+
+
+@contextmanager
+def hooks_in_place() -> Iterator[None]:
+    """A block in which the hooks are in place for one call that is being repaired, installed or not."""
+    with _record.lock:
+        _put(HOOKS)
+        _record.under_way += 1
+    try:
+        yield
+    finally:
+        with _record.lock:
+            _record.under_way -= 1
+            if _record.under_way == 0 and _record.settings is None:
+                _record.layers.take_out(HOOKS)
 
 
 def is_installed() -> bool:
@@ -151,7 +146,7 @@ def activate_from_environment() -> None:
         _record.settings = ENVIRONMENT
         if not _record.waiting:
             _record.waiting = True
-            wrapt.register_post_import_hook(_when_imported, PATCH_POINTS[0].module)
+            wrapt.register_post_import_hook(_when_imported, _MODULE)
 
 
 def _when_imported(module: ModuleType) -> None:
@@ -167,16 +162,16 @@ def _when_imported(module: ModuleType) -> None:
             if _record.settings.mode == "strict":
                 why = f"padfix could not be put in place: {error!r}. Set PADFIX=off to run without it."
                 _record.refusal = error if isinstance(error, UnsupportedVersionError) else UnsupportedVersionError(why)
-                _put(module)
+                _put((GENERATE,))
             else:
                 _record.settings = None
 
 
 def _apply(module: ModuleType) -> None:
     """Puts our methods in place where they are not; nothing is half done."""
-    if not _are_in_place():
+    if not _record.layers.are_in_place(PATCH_POINTS):
         _check(module)
-        _put(module)
+        _put(PATCH_POINTS)
 
 
 def _check(module: ModuleType) -> None:
@@ -187,59 +182,21 @@ def _check(module: ModuleType) -> None:
         raise UnsupportedVersionError(
             f"transformers {seen} is older than padfix supports. Install transformers>={OLDEST[0]}.{OLDEST[1]},<6."
         )
-    for point in PATCH_POINTS:
-        if not callable(vars(getattr(module, point.owner, object)).get(point.name)):
-            raise UnsupportedVersionError(
-                f"transformers {seen} has no {point.module}.{point.owner}.{point.name}. Install a release that padfix "
-                f"was tested with, up to {NEWEST_TESTED[0]}.{NEWEST_TESTED[1]}."
-            )
+    if not callable(vars(getattr(module, GENERATE.owner, object)).get(GENERATE.name)):
+        raise UnsupportedVersionError(
+            f"transformers {seen} has no {'.'.join(GENERATE)}. Install a release that padfix was tested with, up to "
+            f"{NEWEST_TESTED[0]}.{NEWEST_TESTED[1]}."
+        )
     if numbers > NEWEST_TESTED:
         newest = ".".join(map(str, NEWEST_TESTED))
         info_once(f"transformers {seen} is newer than {newest}, the newest that padfix was tested with.", "newest")
 
 
-def _put(module: ModuleType) -> None:
-    import wrapt
-
-    for point in PATCH_POINTS:
-        owner = getattr(module, point.owner, None)
-        original = None if owner is None else vars(owner).get(point.name)
-        if original is None:
-            continue  # refused before, and nothing to raise from
-        # A layer of ours that was switched off beneath a wrapper, since removed, is no original.
-        retired = (one.original for one in _record.retired if one.replacement is original)
-        original = next(retired, original)
-        if point in _record.layers:  # out of reach: whoever may still hold it must not repair twice
-            _retire(_record.layers.pop(point))
-        layer = _Layer(owner, original)
-        layer.replacement = _replacement(layer)
-        wrapt.apply_patch(owner, point.name, layer.replacement)
-        _record.layers[point] = layer
+def _put(points: Collection[PatchPoint]) -> None:
+    _record.layers.put(points, lambda point: _replacement if point == GENERATE else functools.partial(_hook, point))
 
 
-def _retire(layer: _Layer) -> None:
-    layer.active = False
-    _record.retired.append(layer)
-
-
-def _are_in_place() -> bool:
-    """Whether our methods are there, or beneath wrappers that say what they wrap."""
-    return bool(_record.layers) and all(
-        any(one is layer.replacement for one in _wrapped_by(vars(layer.owner).get(point.name)))
-        for point, layer in _record.layers.items()
-    )
-
-
-def _wrapped_by(method: Any) -> Iterator[Any]:
-    """A method, what it wraps, what that wraps, and so on."""
-    seen: set[int] = set()
-    while method is not None and id(method) not in seen:
-        seen.add(id(method))
-        yield method
-        method = getattr(method, "__wrapped__", None)
-
-
-def _replacement(layer: _Layer) -> Callable[..., Any]:
+def _replacement(layer: Layer) -> Callable[..., Any]:
     """A plain function in the place of the original: its name, signature and docs, pickled by name, bound as usual.
 
     `__wrapped__` is what `model.generate.__wrapped__` is in transformers, the method beneath the outermost decorator
@@ -254,7 +211,7 @@ def _replacement(layer: _Layer) -> Callable[..., Any]:
     return generate
 
 
-def _standing_in_for(original: Callable[..., Any], layer: _Layer) -> Callable[..., Any]:
+def _standing_in_for(original: Callable[..., Any], layer: Layer) -> Callable[..., Any]:
     @functools.wraps(original)
     def generate(self: Any, *args: Any, **kwargs: Any) -> Any:
         base = _record.settings if layer.active else None
@@ -265,9 +222,24 @@ def _standing_in_for(original: Callable[..., Any], layer: _Layer) -> Callable[..
             raise _record.refusal
         from .pipeline import run
 
-        return run(original, self, args, kwargs, settings)
+        return run(original, self, args, kwargs, settings, hooks_in_place)
 
     return generate
+
+
+def _hook(point: PatchPoint, layer: Layer) -> Callable[..., Any]:
+    """A plain function in the place of the method that builds one of the lists of `generate`."""
+
+    @functools.wraps(layer.original)
+    def build(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not layer.active:
+            return layer.original(self, *args, **kwargs)
+        from .generation import decoding
+
+        rewrite = decoding.logits_processors if point == HOOKS[0] else decoding.stopping_criteria
+        return rewrite(layer.original, self, args, kwargs)
+
+    return build
 
 
 def _transformers_version(module: ModuleType) -> str:

@@ -17,7 +17,9 @@ import padfix  # noqa: E402
 from padfix import notices  # noqa: E402
 
 # The modules beside the tests that hold asserts, before any test imports them.
-pytest.register_assert_rewrite("oracle", "stock", "properties.laws", "properties.layouts", "properties.batches")
+pytest.register_assert_rewrite(
+    "oracle", "stock", "properties.laws", "properties.layouts", "properties.batches", "properties.flags"
+)
 
 torch.set_num_threads(1)
 transformers.logging.set_verbosity_error()

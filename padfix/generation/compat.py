@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from transformers import GenerationConfig
+from transformers.generation.logits_process import EncoderRepetitionPenaltyLogitsProcessor
 from transformers.generation.utils import GenerationMixin
 
 from .call import PARAMETERS, GenerateCall
@@ -19,6 +20,7 @@ __all__ = [
     "CACHE_NAMES",
     "NEWEST_TESTED",
     "default_max_length_counts_columns",
+    "encoder_penalty_reaches_every_row",
     "eos_ids",
     "installed",
     "pad_id",
@@ -128,6 +130,15 @@ def positions_advance() -> bool:
 def repetition_penalty_skips_pads() -> bool:
     """Whether the library's repetition penalty leaves out the leading pads of a masked prompt: 5.24 does."""
     return _mentions(GenerationMixin._get_logits_processor, "prompt_ignore_length")
+
+
+@lru_cache(maxsize=1)
+def encoder_penalty_reaches_every_row() -> bool:
+    """Whether encoder_repetition_penalty holds for every beam and returned sequence: 5.24 does.
+
+    4.46 to 5.0 apply it to the first rows alone, as many as there are prompts, with or without pads.
+    """
+    return "repeat_interleave" in EncoderRepetitionPenaltyLogitsProcessor.__call__.__code__.co_names
 
 
 def _mentions(function: Callable[..., Any], word: str) -> bool:

@@ -37,11 +37,11 @@ def new_tokens(call: GenerateCall, config: GenerationConfig) -> int:
     return length - call.width if max_length_counts_columns(call, config) else length
 
 
-def reduced(call: GenerateCall, config: GenerationConfig, columns: int, *, pads_remain: bool) -> Mapping[str, Any]:
+def reduced(call: GenerateCall, config: GenerationConfig, columns: int, *, counts_columns: bool) -> Mapping[str, Any]:
     """The arguments to replace, so that a prompt with `columns` columns less gets as many new tokens as before.
 
-    `max_length` counts the caller's columns. `min_length` counts a row's real tokens, as it does for the prompt alone:
-    where no pads remain it stays, and where they do (and the library's own rule was asked for) it counts columns.
+    `max_length` counts the caller's columns. `min_length` counts a row's real tokens, as it does for the prompt alone,
+    and stays; with `counts_columns` it follows the library's own rule.
 
     A length goes back the way it came: a keyword as a keyword; in a config that was passed, on a copy of it; the
     model's own as a keyword.
@@ -49,7 +49,7 @@ def reduced(call: GenerateCall, config: GenerationConfig, columns: int, *, pads_
     less: dict[str, int] = {}
     if columns and max_length_counts_columns(call, config):
         less["max_length"] = int(config.max_length) - columns
-    if columns and pads_remain and config.min_length and config.min_new_tokens is None:
+    if columns and counts_columns and config.min_length and config.min_new_tokens is None:
         less["min_length"] = max(int(config.min_length) - columns, 0)
     passed = call.get("generation_config")
     # Up to 4.57 a passed config whose max_length happens to be the default would be taken for unset.

@@ -1,8 +1,7 @@
 """What a call asks for that cannot be made right: by name, one short phrase each.
 
-Two tables. What is bound to the layout is lost when columns move, so it matters only for a batch that is re-laid.
-What reads the token history or counts columns sees every pad that the model sees, so it matters wherever pads remain,
-in a batch that the caller left-padded too.
+What is bound to the layout is lost when columns move, so it matters only for a batch that is re-laid. What looks at
+pads matters wherever the model sees one, in a batch that the caller left-padded too.
 """
 
 from __future__ import annotations
@@ -15,14 +14,16 @@ from torch import Tensor
 from transformers import GenerationConfig
 
 from .call import SEQUENCE_AXES, GenerateCall
-from .compat import CACHE_NAMES, repetition_penalty_skips_pads
+from .compat import CACHE_NAMES, encoder_penalty_reaches_every_row, repetition_penalty_skips_pads
+from .decoding import passed_by_caller
+from .processors import TWINS
 
-__all__ = ["callbacks", "history_bound", "identity_bound", "layout_bound", "misfits", "unreadable_mask"]
+__all__ = ["identity_bound", "layout_bound", "misfits", "pad_bound", "reads_history", "unreadable_mask"]
 
-# Arguments that are the caller's own code: it would see the model's layout.
-CALLBACKS = ("logits_processor", "stopping_criteria", "prefix_allowed_tokens_fn", "streamer")
-# Arguments that take the decoding loop out of our hands.
-OTHER_LOOPS = ("assistant_model", "custom_generate", "prompt_lookup_num_tokens", "token_healing", "use_mtp")
+# Arguments that take the decoding loop out of our hands, or tokenize the prompt anew.
+OTHER_LOOPS = ("custom_generate", "token_healing", "use_mtp")
+# Decoding loops for a batch of one, which is exact once it has no pads.
+ONE_PROMPT_LOOPS = ("assistant_model", "prompt_lookup_num_tokens")
 # Keywords that hold absolute indices into the prompt, or were made for its columns.
 ABSOLUTE_INDICES = ("image_bound", "alora_offsets", "cache_position")
 # Text models whose outer model has a `generate` of its own that cuts columns off before it calls theirs.
@@ -72,21 +73,13 @@ def _is_nested(one: Any) -> bool:
     return isinstance(one, Sequence) and len(one) > 0 and isinstance(one[0], Sequence)
 
 
-def _has_padded_prompt(value: Any, call: GenerateCall) -> bool:
-    return _is_not_one(value, call) and call.get("negative_prompt_ids") is not None
-
-
 # Fields of the generation config whose processors read the token history or count columns, and when they do.
 READS_HISTORY: Mapping[str, Callable[[Any, GenerateCall], bool]] = {
     "bad_words_ids": _has_long_sequence,
-    "constraints": _is_set,
     "encoder_no_repeat_ngram_size": _is_set,
     "encoder_repetition_penalty": _is_not_one,
-    "force_words_ids": _is_set,
     "forced_bos_token_id": lambda value, call: value is not None,
-    "guidance_scale": _has_padded_prompt,
     "no_repeat_ngram_size": _is_set,
-    "penalty_alpha": _is_set,
     "repetition_penalty": _counts_pads,
     "sequence_bias": _has_long_sequence,
     "stop_strings": _is_set,
@@ -94,13 +87,23 @@ READS_HISTORY: Mapping[str, Callable[[Any, GenerateCall], bool]] = {
 }
 
 
-def layout_bound(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
+def pad_bound(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
+    """What sees every pad that the model sees, and cannot be kept from it."""
+    for name in ("constraints", "force_words_ids", "penalty_alpha"):
+        if getattr(config, name, None):
+            yield f"{name}=... (its decoding loop looks at pads)"
+    penalty, rows = config.encoder_repetition_penalty, (config.num_beams, config.num_return_sequences)
+    if penalty not in (None, 1) and not set(rows) <= {None, 1} and not encoder_penalty_reaches_every_row():
+        yield f"encoder_repetition_penalty={penalty} (this release applies it to some of a prompt's rows)"
+
+
+def layout_bound(call: GenerateCall, config: GenerationConfig, *, pads_remain: bool) -> Iterator[str]:
     """What stands in the way of moving this call's columns."""
     for name in (one.__name__ for one in type(call.model).__mro__):
         if name in CUT_BEFORE_US:
             yield f"{name} (the model around it has cut off the last column, whatever stood there)"
-    yield from identity_bound(call, ids_change=True)
-    for name in OTHER_LOOPS:
+    yield from identity_bound(call)
+    for name in (*OTHER_LOOPS, *(ONE_PROMPT_LOOPS if pads_remain else ())):
         if call.get(name) or getattr(config, name, None):
             yield f"{name}= (another decoding loop)"
     for name in CACHE_NAMES:
@@ -117,22 +120,12 @@ def layout_bound(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
             yield f"{name}= (it holds indices into the prompt)"
 
 
-def identity_bound(call: GenerateCall, *, ids_change: bool) -> Iterator[str]:
+def identity_bound(call: GenerateCall) -> Iterator[str]:
     """What stands in the way of a call whose columns stay, but whose mask, positions or masked ids are rewritten."""
     if call.is_decoder_prompt:
         yield f"{call.prompt_name}= (the prompt of an encoder-decoder model)"
         return
     yield from misfits(call)
-    if ids_change:
-        yield from callbacks(call)
-
-
-def callbacks(call: GenerateCall) -> Iterator[str]:
-    """Code of the caller's own that reads the ids while they grow."""
-    for name in CALLBACKS:
-        value = call.get(name)
-        if value is not None and not (isinstance(value, list) and not value):
-            yield f"{name}= (code of the caller's own would see another layout)"
 
 
 def unreadable_mask(call: GenerateCall) -> str | None:
@@ -180,14 +173,17 @@ def _looks_aligned(value: Tensor, shape: tuple[int, int]) -> bool:
     return is_label and value.ndim >= 2 and tuple(value.shape[:2]) == shape
 
 
-def history_bound(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
-    """What would see the pads that the model sees."""
+def reads_history(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
+    """What would see the pads that the model sees, if it were the library's own: see generation/processors.py."""
     for name, sees_pads in READS_HISTORY.items():
         value = getattr(config, name, None)
         if value is not None and sees_pads(value, call):
             yield f"{name}={_shown(value)} (it reads the token history)"
     if config.min_length and config.min_new_tokens is None:
         yield f"min_length={config.min_length} (it counts pads; min_new_tokens does not)"
+    for one in passed_by_caller(call):
+        if type(one) in TWINS:
+            yield f"{type(one).__name__} (it reads the token history)"
 
 
 def _shown(value: Any) -> str:

@@ -1,7 +1,7 @@
 """How a padded batch is made right: one function a file, and the choice between them.
 
-Every strategy is `run(call, config, plan, original) -> output`: it calls `original` (once, or as often as it needs)
-and gives back what the caller sees.
+Every strategy is `run(job, original) -> output`: it calls `original` (once, or as often as it needs) and gives back
+what the caller sees.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from transformers import GenerationConfig
-
-from ..generation.call import GenerateCall
 from ..generation.traits import Traits
 from ..layout.plan import LayoutPlan
 from . import left_pad
+from .job import Job
 
 __all__ = ["STRATEGIES", "Strategy", "choose"]
 
-Strategy = Callable[[GenerateCall, GenerationConfig, LayoutPlan, Callable[..., Any]], Any]
+Strategy = Callable[[Job, Callable[..., Any]], Any]
 
 STRATEGIES: Mapping[str, Strategy] = {"left_pad": left_pad.run}
 
 
-def choose(asked: str, traits: Traits, plan: LayoutPlan, new_tokens: int) -> tuple[Strategy | None, str]:
+def choose(
+    asked: str, traits: Traits, plan: LayoutPlan, new_tokens: int, *, negative_width: int = 0
+) -> tuple[Strategy | None, str]:
     """The strategy for a batch, or None and the reason why none is exact.
 
     Args:
@@ -31,12 +31,14 @@ def choose(asked: str, traits: Traits, plan: LayoutPlan, new_tokens: int) -> tup
         traits: What the model is.
         plan: The batch in the model's layout.
         new_tokens: The largest number of new tokens that a row can get.
+        negative_width: The number of columns of padded negative prompts; 0 where there are none.
     """
     if asked not in ("auto", *STRATEGIES):
         there = ", ".join(("auto", *STRATEGIES))
         return None, f"strategy {asked!r} is not part of this release of padfix, which has: {there}"
     if traits.mixes_rows and len(plan.lengths) > 1:
         return None, f"{traits.name} (rows of one batch change one another, with or without pads)"
-    if plan.pads_remain and plan.model_width + new_tokens > traits.exact_up_to:
+    padded_width = max(plan.model_width if plan.pads_remain else 0, negative_width)
+    if padded_width and padded_width + new_tokens > traits.exact_up_to:
         return None, f"{traits.name} ({traits.reason})"
     return STRATEGIES["left_pad"], ""

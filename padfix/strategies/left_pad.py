@@ -10,23 +10,55 @@ from torch import Tensor
 from transformers import GenerationConfig
 
 from ..generation.call import SEQUENCE_AXES, GenerateCall
+from ..generation.callbacks import CallersStreamer, prefix_function
 from ..generation.compat import eos_ids, pad_id, positions_advance, vocabulary_size
+from ..generation.decoding import Decoding, passed_by_caller, rewritten
+from ..generation.history import History
 from ..generation.lengths import reduced
 from ..generation.limits import misfits
 from ..generation.outputs import cache_fields, pads_after_end, rebuilt, sequences_to_caller
 from ..layout.plan import LayoutPlan
 from ..notices import warn
+from .job import Job
 
-__all__ = ["changes_nothing", "every_id_is_valid", "run", "to_caller", "to_model", "valid_pad_id"]
+__all__ = ["changes_nothing", "every_id_is_valid", "run", "to_caller", "to_model", "valid_pad_id", "with_callers_view"]
 
 
-def run(call: GenerateCall, config: GenerationConfig, plan: LayoutPlan, original: Callable[..., Any]) -> Any:
+def run(job: Job, original: Callable[..., Any]) -> Any:
     """The output of one call of `original` on the left-padded batch, in the caller's layout.
 
     As many forwards as the batch would take if the caller had padded it on the left, each with the same rows.
     """
-    output = original(call.model, **to_model(call, config, plan).arguments)
-    return to_caller(output, call, config, plan)
+    call, config, plan = job.call, job.config, job.plan
+    history = History(plan, call.ids)
+    moved = with_callers_view(to_model(call, config, plan, pad_aware=job.pad_aware), history) if job.rewrite else call
+    decoding = Decoding(
+        model=call.model,
+        history=history,
+        pad_aware=job.pad_aware,
+        relaid=job.rewrite,
+        passed=passed_by_caller(call),
+        min_length=config.min_length if job.pad_aware and config.min_new_tokens is None else None,
+        config=config,
+    )
+    with rewritten(decoding):
+        output = original(call.model, **moved.arguments)
+    if job.reads_history and not decoding.reached:
+        warn(
+            f"{type(call.model).__name__} builds its own list of logits processors: those that read the token history "
+            "have seen the pads of this batch."
+        )
+    return to_caller(output, call, config, plan) if job.rewrite else output
+
+
+def with_callers_view(call: GenerateCall, history: History) -> GenerateCall:
+    """The call with a prefix function and a streamer that are shown the caller's layout."""
+    changes: dict[str, Any] = {}
+    if call.get("prefix_allowed_tokens_fn") is not None:
+        changes["prefix_allowed_tokens_fn"] = prefix_function(call.get("prefix_allowed_tokens_fn"), history)
+    if call.get("streamer") is not None:
+        changes["streamer"] = CallersStreamer(call.get("streamer"), history)
+    return call.changed(changes)
 
 
 def changes_nothing(call: GenerateCall, config: GenerationConfig, plan: LayoutPlan, *, guessed: bool) -> bool:
@@ -48,9 +80,9 @@ def changes_nothing(call: GenerateCall, config: GenerationConfig, plan: LayoutPl
     return every_id_is_valid(call, config)
 
 
-def to_model(call: GenerateCall, config: GenerationConfig, plan: LayoutPlan) -> GenerateCall:
+def to_model(call: GenerateCall, config: GenerationConfig, plan: LayoutPlan, *, pad_aware: bool) -> GenerateCall:
     """The call with its prompt in the model's layout, an explicit mask, and lengths for the model's width."""
-    lengths = reduced(call, config, plan.trim, pads_remain=plan.pads_remain)
+    lengths = reduced(call, config, plan.trim, counts_columns=plan.pads_remain and not pad_aware)
     changes: dict[str, Any] = {"attention_mask": plan.real.long(), **lengths}
     pad = valid_pad_id(call, config)
     if call.ids_name is not None:

@@ -23,6 +23,9 @@ from padfix import PadfixWarning
 RELEASE = tuple(map(int, transformers.__version__.split(".")[:2]))
 
 # The cache of a re-laid batch comes back as None until caches move too.
+# A flag that stands in the way of moving columns.
+REFUSED = {"output_hidden_states": True, "return_dict_in_generate": True}
+
 CACHE_IS_NONE = pytest.mark.filterwarnings("ignore:the field .* of this output is None:padfix.PadfixWarning")
 
 

@@ -19,6 +19,7 @@ import torch
 import transformers
 from oracle import EOS, GREEDY, PADDERS, ROWS, alone, build, embedded, left_padded, right_padded
 from stock import (
+    REFUSED,
     assert_replies,
     assert_same,
     assert_stocks,
@@ -89,7 +90,8 @@ PADDED = r"Rows 1, 2 of input_ids \(shape \(3, 7\)\) are padded\."
 GUESSED = r"Rows 1, 2 of input_ids \(shape \(3, 7\)\) start or end in more pad ids than other rows"
 EMPTY = r"Row 1 of input_ids \(shape \(4, 7\)\) has no real token"
 OTHERS = r"Rows 2, 3 of input_ids \(shape \(4, 7\)\) have pads after real tokens"
-FLAG = r"no_repeat_ngram_size=2 \(it reads the token history\)"
+FLAG = r"output_hidden_states=True \(what comes back would belong to another layout\)"
+HISTORY = r"Pads are seen by min_length=6 \(it counts pads; min_new_tokens does not\)"
 RWKV = r"RwkvForCausalLM \(rows of one batch change one another"
 UNREADABLE = r"attention_mask= of shape \(3, 7\) with values other than 0 and 1"
 
@@ -105,7 +107,7 @@ WITH_EMPTY = [ROWS[0], [], *ROWS[1:]]
 def _trimmed(rows: str) -> Cells:
     """Left-padded, not exact that way, and exact without the pads that all rows share."""
     repaired = Cell("repaired", info=f"{rows} Repaired")
-    return Cells(fix=repaired, warn=Cell("stock", f"{rows} Set PADFIX=fix"), strict=repaired)
+    return Cells(fix=repaired, warn=Cell("stock", f'{rows} .*Use the mode "fix"'), strict=repaired)
 
 
 def _left(cause: str) -> Cells:
@@ -144,7 +146,7 @@ KINDS: Mapping[str, Kind] = {
     "no pads, no mask": Kind(STOCKS, EQUAL, _without_mask(right_padded(EQUAL))),
     "left-padded, exact": Kind(STOCKS, ROWS, left_padded(ROWS)),
     "left-padded, exact, pads without an embedding row": Kind(
-        Cells(Cell("repaired"), Cell("stock", f"{PADDED} Set PADFIX=fix"), Cell("repaired")),
+        Cells(Cell("repaired"), Cell("stock", f'{PADDED} Use the mode "fix"'), Cell("repaired")),
         ROWS,
         left_padded(ROWS, pad=104),
     ),
@@ -161,7 +163,14 @@ KINDS: Mapping[str, Kind] = {
         model="rwkv",
     ),
     "left-padded, flag not exact that way": Kind(
-        _left(FLAG), ROWS, left_padded(ROWS), flags={"no_repeat_ngram_size": 2}
+        Cells(
+            fix=Cell("repaired", info=f"{PADDED} Repaired"),
+            warn=Cell("stock", f'{PADDED} {HISTORY}. Use the mode "fix"'),
+            strict=Cell("repaired", info=f"{PADDED} Repaired"),
+        ),
+        ROWS,
+        left_padded(ROWS),
+        flags=ENDS_EARLY,
     ),
     "left-padded, model not exact that way": Kind(_left(RWKV), ROWS, left_padded(ROWS), model="rwkv"),
     **{
@@ -182,9 +191,7 @@ KINDS: Mapping[str, Kind] = {
         )
         for side in ("right", "left", "both")
     },
-    "padded right, flag that cannot be made right": Kind(
-        _hopeless(FLAG), ROWS, right_padded(ROWS), flags={"no_repeat_ngram_size": 2}
-    ),
+    "padded right, flag that cannot be made right": Kind(_hopeless(FLAG), ROWS, right_padded(ROWS), flags=REFUSED),
     "padded right, model that cannot be made right": Kind(_hopeless(RWKV), ROWS, right_padded(ROWS), model="rwkv"),
     "a mask that cannot be read": Kind(
         Cells(
@@ -303,10 +310,10 @@ STRICT: Mapping[str, tuple[Callable[[Any], dict[str, Any]], type[PadfixError], s
         "attention_mask they count as content. Pass the tokenizer's mask.",
     ),
     "history": (
-        lambda model: left_padded(ROWS) | {"no_repeat_ngram_size": 2},
+        lambda model: left_padded(ROWS) | {"penalty_alpha": 0.6, "top_k": 4},
         UnsupportedCallError,
-        "Rows 1, 2 of input_ids (shape (3, 7)) are padded. padfix cannot make this call right: no_repeat_ngram_size=2 "
-        f"(it reads the token history). {TAKE_OUT}",
+        "Rows 1, 2 of input_ids (shape (3, 7)) are padded. padfix cannot make this call right: "
+        f"penalty_alpha=... (its decoding loop looks at pads). {TAKE_OUT}",
     ),
     "mask of another width": (
         lambda model: right_padded(ROWS) | {"attention_mask": right_padded(ROWS, extra=1)["attention_mask"]},
@@ -398,7 +405,7 @@ def _places(seen: Sequence[warnings.WarningMessage]) -> list[tuple[str, int]]:
 @pytest.mark.parametrize("library", ["transformers.pipelines.text", "peft.peft_model", "accelerate.hooks", "torch.x"])
 def test_a_warning_points_at_the_users_line_through_libraries(library: str, mode: str, users: Any) -> None:
     model, between = build("llama"), _module(library, THROUGH)
-    arguments = right_padded(ROWS) | GREEDY | {"no_repeat_ngram_size": 2}
+    arguments = right_padded(ROWS) | GREEDY | REFUSED
     padfix.install(mode)
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
@@ -446,7 +453,7 @@ def test_warn_reports_what_is_no_padding_to_repair_once_a_call_site_too(kind: st
 
 
 def test_fix_logs_every_call_that_it_leaves_as_it_is(users: Any, caplog: pytest.LogCaptureFixture) -> None:
-    model, arguments = build("llama"), right_padded(ROWS) | GREEDY | {"no_repeat_ngram_size": 2}
+    model, arguments = build("llama"), right_padded(ROWS) | GREEDY | REFUSED
     padfix.install("fix")
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("default")
@@ -622,7 +629,7 @@ def test_generate_names_a_method_that_it_cannot_repair() -> None:
 def test_generate_treats_a_call_once_where_padfix_is_installed(mode: str) -> None:
     padfix.install(mode, decoding="stock")
     model = build("llama")
-    arguments = right_padded(ROWS) | GREEDY | {"no_repeat_ngram_size": 2}
+    arguments = right_padded(ROWS) | GREEDY | REFUSED
     stock = suppressed_outcome(lambda: model.generate(**arguments))
     got = outcome(lambda: padfix.generate(model, **arguments))
     assert len(got.said) == 1

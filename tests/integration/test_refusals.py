@@ -32,6 +32,7 @@ from oracle import (
 )
 from stock import (
     CACHE_IS_NONE,
+    REFUSED,
     RELEASE,
     Outcome,
     assert_replies,
@@ -42,6 +43,9 @@ from stock import (
     suppressed_outcome,
     unchanged,
 )
+from tokenizers import Tokenizer, decoders
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
 from torch import Tensor
 from transformers import DynamicCache, LogitsProcessor, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
 from transformers.generation.streamers import BaseStreamer
@@ -49,7 +53,6 @@ from transformers.generation.utils import GenerationMixin
 
 import padfix
 from padfix import AmbiguousPaddingError, PadfixError, PadfixWarning, RightPaddingError, UnsupportedCallError
-from padfix.generation import compat
 
 pytestmark = pytest.mark.usefixtures("installed")
 
@@ -90,17 +93,13 @@ class Streamer(BaseStreamer):
         self.seen.append("end")
 
 
-class Words:
-    """A tokenizer whose words are numbers, as far as stop_strings need one."""
-
-    def get_vocab(self) -> dict[str, int]:
-        return {f"<{one}>": one for one in range(99)}
-
-    def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
-        return "".join(tokens)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise AssertionError("only the vocabulary is asked for")
+def words() -> Any:
+    """A tokenizer whose words are numbers."""
+    vocabulary = {f"<{one}>": one for one in range(99)} | {"abcdef": 99}  # transformers tokenizes that word
+    made = Tokenizer(WordLevel(vocabulary, unk_token="<0>"))
+    made.pre_tokenizer = WhitespaceSplit()
+    made.decoder = decoders.WordPiece(cleanup=False)  # joins by spaces
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=made, unk_token="<0>")
 
 
 def _prefix(seen: list[Any]) -> Callable[[int, Tensor], list[int]]:
@@ -121,21 +120,39 @@ CALLBACKS: Mapping[str, Callable[[list[Any]], Any]] = {
 }
 
 
-@pytest.mark.parametrize("side", ["right", "both", "holes"])
+def _shown(prompt: Tensor, replies: Tensor, name: str) -> list[Any]:
+    """What a callback has to see: the caller's prompt and, step by step, the reply so far."""
+    steps = [torch.cat((prompt, replies[:, :step]), 1).tolist() for step in range(replies.shape[1])]
+    if name == "stopping_criteria":  # asked after each new token
+        return [*steps[1:], torch.cat((prompt, replies), 1).tolist()]
+    if name == "prefix_allowed_tokens_fn":
+        return [(row, ids) for step in steps for row, ids in enumerate(step)]
+    if name == "streamer":
+        return [prompt.tolist(), *(column.tolist() for column in replies.T), "end"]
+    return steps
+
+
+@pytest.mark.parametrize("pad", [PAD, 104], ids=["a pad id", "no embedding row"])
+@pytest.mark.parametrize("side", PADDERS)
 @pytest.mark.parametrize("name", CALLBACKS)
-def test_code_of_the_callers_own_is_named_and_sees_what_it_sees_in_stock(name: str, side: str) -> None:
-    model, argument = build("llama"), name.split(",")[0]
-    sights: list[list[Any]] = [[], []]
-    arguments = [PADDERS[side](ROWS) | GREEDY | {argument: CALLBACKS[name](seen)} for seen in sights]
-    stock = suppressed_outcome(lambda: model.generate(**arguments[0]))
-    with unchanged(model, arguments[1]):
-        got = outcome(lambda: model.generate(**arguments[1]))
-    assert len(got.said) == 1
-    assert f"{argument}= (code of the caller's own would see another layout)" in got.said[0]
-    assert_stocks(got, stock)
-    assert sights[0] == sights[1] != []
-    with padfix.override("strict"), pytest.raises(RightPaddingError):
-        model.generate(**arguments[1])
+def test_code_of_the_callers_own_sees_the_callers_layout(name: str, side: str, pad: int) -> None:
+    model, argument, seen = endless("llama"), name.split(",")[0], list[Any]()
+    batch = PADDERS[side](ROWS, pad=pad, extra=2)
+    callback = CALLBACKS[name](seen)
+    arguments = batch | GREEDY | {argument: callback}
+    with unchanged(model, arguments):
+        got = outcome(lambda: model.generate(**arguments))
+    assert got.said == []
+    assert arguments[argument] is callback
+    replies = got.output[:, 9:]
+    assert seen == _shown(batch["input_ids"], replies, argument)
+    single = [alone(model, [row], distinct=False, **_own(argument)) for row in ROWS]
+    assert replies.tolist() == [one.tokens for [one] in single]
+
+
+def _own(argument: str) -> dict[str, Any]:
+    """The callback of a prompt alone, where it changes the reply."""
+    return {argument: CALLBACKS[argument]([])} if argument == "prefix_allowed_tokens_fn" else {}
 
 
 @pytest.mark.parametrize("mode", ["fix", "strict"])
@@ -153,21 +170,6 @@ def test_code_of_the_callers_own_is_fine_where_the_batch_is_left_padded(name: st
 
 
 @pytest.mark.parametrize("name", CALLBACKS)
-def test_code_of_the_callers_own_is_named_where_masked_ids_have_no_embedding_row(name: str) -> None:
-    model, argument = build("llama"), name.split(",")[0]
-    arguments: dict[str, Any] = left_padded(ROWS, pad=104) | GREEDY
-    arguments[argument] = CALLBACKS[name]([])
-    stock = suppressed_outcome(lambda: model.generate(**arguments))
-    got = outcome(lambda: model.generate(**arguments))
-    assert stock.raised is not None
-    assert_stocks(got, stock)
-    assert len(got.said) == 1
-    assert f"{argument}= (code of the caller's own would see another layout)" in got.said[0]
-    with padfix.override("strict"), pytest.raises(UnsupportedCallError, match=f"{argument}= "):
-        model.generate(**arguments)
-
-
-@pytest.mark.parametrize("name", CALLBACKS)
 def test_code_of_the_callers_own_is_no_obstacle_where_only_positions_are_rewritten(name: str) -> None:
     model, argument, batch = build("llama"), name.split(",")[0], left_padded(ROWS)
     sights: list[list[Any]] = [[], []]
@@ -181,8 +183,9 @@ def test_code_of_the_callers_own_is_no_obstacle_where_only_positions_are_rewritt
     assert sights[0] == sights[1] != []
 
 
+@pytest.mark.parametrize("side", PADDERS)
 @pytest.mark.parametrize("suppressed", [False, True])
-def test_a_call_inside_the_callers_own_code_is_a_call_of_its_own(suppressed: bool) -> None:
+def test_a_call_inside_the_callers_own_code_is_a_call_of_its_own(suppressed: bool, side: str) -> None:
     model, inner = build("llama"), right_padded(ROWS)
     replies: list[Tensor] = []
 
@@ -191,7 +194,10 @@ def test_a_call_inside_the_callers_own_code_is_a_call_of_its_own(suppressed: boo
             replies.append(model.generate(**inner, **GREEDY)[:, 7:])
         return scores
 
-    model.generate(**left_padded(ROWS), **GREEDY, logits_processor=[calls])
+    outer = PADDERS[side](ROWS)
+    output = model.generate(**outer, **GREEDY, no_repeat_ngram_size=1, logits_processor=[calls])
+    single = alone(model, ROWS, no_repeat_ngram_size=1)
+    assert_replies(output, outer["input_ids"], [one.tokens for one in single])
     stock = suppressed_outcome(lambda: model.generate(**inner, **GREEDY)).output[:, 7:]
     assert len(replies) == 6
     assert all(torch.equal(one, stock) == suppressed for one in replies)
@@ -250,9 +256,6 @@ def _roped(kind: str, **more: Any) -> Callable[[], Any]:
 _dynamic = _roped("dynamic")
 _longrope = _roped("longrope", short_factor=[1.0] * 4, long_factor=[3.0] * 4, original_max_position_embeddings=16)
 
-HISTORY = r"\(it reads the token history\)"
-NEGATIVE = {"negative_prompt_ids": right_padded(ROWS)["input_ids"], "guidance_scale": 1.5}
-
 
 class Refusal(NamedTuple):
     """An argument or a model that stands in the way of a repair.
@@ -273,36 +276,16 @@ class Refusal(NamedTuple):
     extra: int = 0
 
 
-def _flag(name: str, value: Any, **more: Any) -> Refusal:
-    shown = re.escape(repr(value)) if isinstance(value, (int, float)) else r"\.\.\."
-    return Refusal(f"{name}={shown} {HISTORY}", lambda: {name: value, **more})
-
-
-def _beams(name: str, value: Any) -> Refusal:
-    return _flag(name, value, num_beams=2)
+def _loop(name: str, value: Any, **more: Any) -> Refusal:
+    return Refusal(rf"{name}=\.\.\. \(its decoding loop looks at pads\)", lambda: {name: value, **more})
 
 
 DICTS = {"return_dict_in_generate": True}
 BELONGS = r"=True \(what comes back would belong to another layout\)"
 
 REFUSALS: Mapping[str, Refusal] = {
-    "no_repeat_ngram_size": _flag("no_repeat_ngram_size", 2),
-    "no_repeat_ngram_size in a config": Refusal(
-        f"no_repeat_ngram_size=2 {HISTORY}",
-        lambda: {"generation_config": transformers.GenerationConfig(no_repeat_ngram_size=2, pad_token_id=PAD)},
-    ),
-    "encoder_no_repeat_ngram_size": _flag("encoder_no_repeat_ngram_size", 2),
-    "encoder_repetition_penalty": _flag("encoder_repetition_penalty", 1.5),
-    "bad_words_ids": _flag("bad_words_ids", [[5, 6], [7]]),
-    "sequence_bias": _flag("sequence_bias", {(5, 6): -3.0}),
-    "sequence_bias as lists": _flag("sequence_bias", [[[5, 6], -3.0]]),
-    "stop_strings": _flag("stop_strings", ["<5><6>"], tokenizer=Words()),
-    "watermarking_config": _flag("watermarking_config", transformers.WatermarkingConfig()),
-    "forced_bos_token_id": _flag("forced_bos_token_id", 7),
-    "penalty_alpha": _flag("penalty_alpha", 0.6, top_k=4),
-    "force_words_ids": _beams("force_words_ids", [[7, 8]]),
-    "min_length": Refusal(r"min_length=9 \(it counts pads; min_new_tokens does not\)", lambda: {"min_length": 9}),
-    "guidance with a padded negative prompt": Refusal(f"guidance_scale=1.5 {HISTORY}", lambda: NEGATIVE),
+    "penalty_alpha": _loop("penalty_alpha", 0.6, top_k=4),
+    "force_words_ids": _loop("force_words_ids", [[7, 8]], num_beams=2),
     "output_hidden_states": Refusal(
         f"output_hidden_states{BELONGS}", lambda: {"output_hidden_states": True, **DICTS}, left=False
     ),
@@ -350,20 +333,6 @@ REFUSALS: Mapping[str, Refusal] = {
         left=False,
         model=_extended,
     ),
-    "an assistant": Refusal(
-        r"assistant_model= \(another decoding loop\)",
-        lambda: {"assistant_model": build("llama")},
-        left=False,
-        rows=ONE,
-        extra=3,
-    ),
-    "prompt lookup": Refusal(
-        r"prompt_lookup_num_tokens= \(another decoding loop\)",
-        lambda: {"prompt_lookup_num_tokens": 2},
-        left=False,
-        rows=ONE,
-        extra=3,
-    ),
     "rwkv": Refusal(r"RwkvForCausalLM \(rows of one batch change one another", model=lambda: build("rwkv")),
     "dynamic NTK beyond its switch": Refusal(
         r"LlamaForCausalLM \(dynamic NTK scales every row by the longest one\)",
@@ -376,8 +345,6 @@ REFUSALS: Mapping[str, Refusal] = {
         model=_longrope,
     ),
 }
-if not compat.repetition_penalty_skips_pads():
-    REFUSALS = {**REFUSALS, "repetition_penalty": _flag("repetition_penalty", 1.5)}
 if CACHE == "cache":
     REFUSALS = {
         **REFUSALS,
@@ -434,17 +401,13 @@ def test_a_left_padded_batch_is_refused_only_where_pads_themselves_are_in_the_wa
 
 def test_two_obstacles_are_both_named() -> None:
     model = build("llama")
-    arguments = right_padded(ROWS) | GREEDY | {"no_repeat_ngram_size": 2, "min_length": 9, "streamer": Streamer([])}
+    arguments = right_padded(ROWS) | GREEDY | REFUSED | {"cache_position": torch.arange(7), "token_healing": True}
     [said] = outcome(lambda: model.generate(**arguments)).said
-    for name in ("no_repeat_ngram_size=2", "min_length=9", "streamer="):
+    for name in ("output_hidden_states=True", "cache_position=", "token_healing="):
         assert name in said
 
 
-HISTORY_BOUND = [
-    name
-    for name, refusal in REFUSALS.items()
-    if refusal.left and refusal.rows is ROWS and name not in ("guidance with a padded negative prompt", "rwkv")
-]
+HISTORY_BOUND = [name for name, refusal in REFUSALS.items() if refusal.left and refusal.rows is ROWS and name != "rwkv"]
 
 
 @pytest.mark.parametrize("name", HISTORY_BOUND)
@@ -462,9 +425,20 @@ def test_what_only_pads_are_in_the_way_of_is_exact_where_all_rows_share_them(nam
             assert_replies(got.output, PADDERS[side](EQUAL, extra=3)["input_ids"], replies)
 
 
-# Harmless values of the same arguments
+# Flags that are exact in a padded batch, and values that ask for nothing
 
 HARMLESS: Mapping[str, dict[str, Any]] = {
+    "no_repeat_ngram_size": {"no_repeat_ngram_size": 2},
+    "no_repeat_ngram_size of one": {"no_repeat_ngram_size": 1},
+    "encoder_no_repeat_ngram_size": {"encoder_no_repeat_ngram_size": 2},
+    "encoder_repetition_penalty": {"encoder_repetition_penalty": 1.5},
+    "repetition_penalty": {"repetition_penalty": 1.5},
+    "bad_words_ids": {"bad_words_ids": [[5, 6], [7]]},
+    "sequence_bias": {"sequence_bias": {(5, 6): -3.0}},
+    "sequence_bias as lists": {"sequence_bias": [[[5, 6], -3.0]]},
+    "watermarking_config": {"watermarking_config": transformers.WatermarkingConfig()},
+    "forced_bos_token_id": {"forced_bos_token_id": 7},
+    "min_length": {"min_length": 9},
     "no_repeat_ngram_size=0": {"no_repeat_ngram_size": 0},
     "encoder_no_repeat_ngram_size=0": {"encoder_no_repeat_ngram_size": 0},
     "encoder_repetition_penalty=1": {"encoder_repetition_penalty": 1.0},
@@ -494,8 +468,6 @@ HARMLESS: Mapping[str, dict[str, Any]] = {
     "no cache": {"use_cache": False},
     "a cache that is None": {CACHE: None},
 }
-if compat.repetition_penalty_skips_pads():
-    HARMLESS = {**HARMLESS, "repetition_penalty beside ids": {"repetition_penalty": 1.5}}
 
 
 @CACHE_IS_NONE
@@ -516,16 +488,39 @@ def test_hidden_states_that_do_not_come_back_are_no_obstacle(asked: str) -> None
     assert_replies(output, batch["input_ids"], [one.tokens for one in expected("llama")])
 
 
-@pytest.mark.skipif(not compat.repetition_penalty_skips_pads(), reason="this release counts pads, with ids too")
-@pytest.mark.parametrize("side", ["right", "left"])
-def test_repetition_penalty_beside_embeddings_alone_is_refused(side: str) -> None:
+@CACHE_IS_NONE
+@pytest.mark.filterwarnings("ignore:Passing `repetition_penalty` with `inputs_embeds`:UserWarning")
+@pytest.mark.parametrize("side", PADDERS)
+def test_repetition_penalty_beside_embeddings_alone_counts_the_reply(side: str) -> None:
     model = build("llama")
-    arguments = embedded(model, PADDERS[side](ROWS)) | GREEDY | {"repetition_penalty": 1.5}
-    stock = suppressed_outcome(lambda: model.generate(**arguments))
-    got = outcome(lambda: model.generate(**arguments))
-    assert_stocks(got, stock)
-    assert len(got.said) == 1
-    assert re.search(f"repetition_penalty=1.5 {HISTORY}", got.said[0])
+    batch = embedded(model, PADDERS[side](ROWS))
+
+    def each(row: int) -> dict[str, Any]:
+        return {**embedded(model, right_padded([ROWS[row]])), "input_ids": None}
+
+    check(model, batch, ROWS, each=each, repetition_penalty=3.0)
+
+
+@pytest.mark.parametrize("side", PADDERS)
+def test_each_row_ends_at_its_own_stop_string(side: str) -> None:
+    model, batch = build("llama"), PADDERS[side](ROWS)
+    # The second row's prompt must not begin with pads that complete the last of them, and the first one's is cut short.
+    stops = {"stop_strings": [" <44> <98>", "<9> <51>", "<0> <11> <42> <7> <93>"], "tokenizer": words()}
+    single = [one.tokens for one in alone(model, ROWS, distinct=False, **stops)]
+    assert [len(one) for one in single] == [1, 6, 2]
+    assert_replies(model.generate(**batch, **GREEDY, **stops), batch["input_ids"], single)
+
+
+@pytest.mark.parametrize("side", PADDERS)
+@pytest.mark.parametrize("loop", ["assistant_model", "prompt_lookup_num_tokens"])
+def test_one_padded_prompt_is_exact_in_the_loops_for_one_prompt(loop: str, side: str) -> None:
+    model, row = build("llama"), [5, 6, 7, 5, 6, 7, 5, 6]
+    arguments = {loop: build("llama") if loop == "assistant_model" else 2}
+    batch = PADDERS[side]([row], extra=3)
+    [single] = alone(model, [row], distinct=False)
+    got = outcome(lambda: model.generate(**batch, **GREEDY, **arguments))
+    assert got.said == []
+    assert_replies(got.output, batch["input_ids"], [single.tokens])
 
 
 @CACHE_IS_NONE
@@ -637,7 +632,7 @@ def test_a_refused_call_reaches_stock_with_the_callers_own_objects(monkeypatch: 
 
     monkeypatch.setattr(GenerationMixin, "generate", spy)
     padfix.install("fix")
-    batch, flags = right_padded(ROWS), GREEDY | {"no_repeat_ngram_size": 2}
+    batch, flags = right_padded(ROWS), GREEDY | REFUSED
     outcome(lambda: build("llama").generate(batch["input_ids"], attention_mask=batch["attention_mask"], **flags))
     [(args, kwargs)] = calls
     assert len(args) == 1

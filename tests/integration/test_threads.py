@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from oracle import EOS, GREEDY, ROWS, both_padded, build, embedded, holed, left_padded, right_padded
-from stock import Outcome, assert_same, expected, suppressed_outcome
+from stock import REFUSED, Outcome, assert_same, expected, suppressed_outcome
 from transformers import TextIteratorStreamer
 
 import padfix
@@ -49,8 +49,8 @@ JOBS: Mapping[str, Job] = {
     "embeddings": Job(lambda model: embedded(model, right_padded(ROWS))),
     "no mask, pad is EOS": Job(lambda model: {"input_ids": right_padded(ROWS, pad=EOS)["input_ids"]}),
     "dictionary": Job(lambda model: right_padded(ROWS) | {"return_dict_in_generate": True, "output_logits": True}),
-    "refused": Job(lambda model: right_padded(ROWS) | {"no_repeat_ngram_size": 2}),
-    "refused, left": Job(lambda model: left_padded(ROWS) | {"encoder_repetition_penalty": 3.0}),
+    "refused": Job(lambda model: right_padded(ROWS) | REFUSED),
+    "left, history": Job(lambda model: left_padded(ROWS) | {"encoder_repetition_penalty": 3.0}),
     "an empty row": Job(lambda model: right_padded([*ROWS, []])),
     "fails": Job(lambda model: right_padded(ROWS) | {"logits_processor": [_fails]}),
     "suppressed": Job(lambda model: right_padded(ROWS), padfix.suppressed),

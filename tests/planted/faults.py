@@ -240,7 +240,7 @@ def mask_of_the_next_row(call: GenerateCall, plan: LayoutPlan) -> Tensor:
     return plan.real.roll(1, 0).long()
 
 
-def mask_written_to(call: GenerateCall, *_: Any) -> None:
+def mask_written_to(call: GenerateCall, *_: Any, **__: Any) -> None:
     if call.mask is not None and call.mask.is_contiguous():
         call.mask.fill_(1)
 
@@ -340,7 +340,9 @@ FAULTS: Mapping[str, Fault] = {
         SINGLE, left_pad, "sequences_to_caller", instead(replies_cut_at_the_callers_width)
     ),
     "another pad id follows the EOS": Fault(SINGLE, left_pad, "pads_after_end", instead(lambda whole, *_: whole)),
-    "a random number is drawn": Fault(SINGLE, left_pad, "to_model", before(lambda *_: torch.rand(1))),
+    "a random number is drawn": Fault(SINGLE, left_pad, "to_model", before(lambda *_, **__: torch.rand(1))),
     "nothing is repaired": Fault(SINGLE, pipeline, "decide", instead(lambda *_: None)),
-    "sampling starts from another state": Fault("sampling", left_pad, "to_model", before(lambda *_: torch.rand(1))),
+    "sampling starts from another state": Fault(
+        "sampling", left_pad, "to_model", before(lambda *_, **__: torch.rand(1))
+    ),
 }

@@ -85,7 +85,7 @@ def test_inert_import_loads_neither_torch_nor_transformers_nor_wrapt(variables: 
     code = """
     import padfix
     assert loaded() == [], loaded()
-    public = [getattr(padfix, name) for name in padfix.__all__ if name != "generate"]
+    public = [getattr(padfix, name) for name in padfix.__all__ if name not in ("generate", "PadAwareLogitsProcessor")]
     assert padfix.is_installed() is False
     padfix.uninstall()
     with padfix.suppressed(), padfix.override("fix"):
@@ -282,7 +282,7 @@ def given(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
 def tellers(monkeypatch: pytest.MonkeyPatch) -> None:
     """`generate` of any object gives `stock`, or the settings that padfix treats the call by."""
     monkeypatch.setattr(GenerationMixin, "generate", lambda self: "stock")
-    monkeypatch.setattr(pipeline, "run", lambda original, model, args, kwargs, settings: settings)
+    monkeypatch.setattr(pipeline, "run", lambda original, model, args, kwargs, settings, hooks: settings)
 
 
 def in_force() -> Any:

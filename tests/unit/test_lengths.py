@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from oracle import EOS, PAD, alone, build, embedded, right_padded
+from oracle import EOS, PAD, alone, build, embedded, left_padded, right_padded
 from transformers import GenerationConfig
 
 import padfix
@@ -165,7 +165,7 @@ def test_default_length_counts_what_the_library_counts(
 )
 def test_length_goes_back_the_way_it_came(model: Any, origin: str, lengths: dict[str, int], place: str) -> None:
     arguments = ask(model, origin, **lengths)
-    changes = reduced(*bound(model, prompt(model, "ids"), arguments), TRIM, pads_remain=True)
+    changes = reduced(*bound(model, prompt(model, "ids"), arguments), TRIM, counts_columns=True)
     expected = lengths["max_length"] - TRIM
     if place == "keyword":
         assert changes == {"max_length": expected}
@@ -184,13 +184,13 @@ def test_length_goes_back_the_way_it_came(model: Any, origin: str, lengths: dict
 @pytest.mark.parametrize("origin", ["keyword", "passed", "own"])
 @pytest.mark.parametrize("lengths", ASKED, ids=str)
 def test_without_dropped_columns_nothing_is_replaced(model: Any, origin: str, lengths: dict[str, int]) -> None:
-    assert reduced(*bound(model, prompt(model, "ids"), ask(model, origin, **lengths)), 0, pads_remain=True) == {}
+    assert reduced(*bound(model, prompt(model, "ids"), ask(model, origin, **lengths)), 0, counts_columns=True) == {}
 
 
 @pytest.mark.parametrize("origin", ["keyword", "passed", "own"])
 def test_number_of_new_tokens_is_never_replaced(model: Any, origin: str) -> None:
     asked = ask(model, origin, max_new_tokens=4, min_new_tokens=2, min_length=15)
-    assert reduced(*bound(model, prompt(model, "ids"), asked), TRIM, pads_remain=True) == {}
+    assert reduced(*bound(model, prompt(model, "ids"), asked), TRIM, counts_columns=True) == {}
 
 
 @pytest.mark.parametrize(("max_length", "granted"), [(WIDTH, 0), (WIDTH - 4, -4), (WIDTH + 1, 1)])
@@ -251,21 +251,20 @@ def test_min_length_shorter_than_the_prompt_changes_nothing(model: Any) -> None:
 @pytest.mark.parametrize("origin", ["keyword", "own", "passed"])
 def test_min_length_of_stock_decoding_counts_columns(model: Any, origin: str, minimum: int, less: int) -> None:
     call = bound(model, prompt(model, "ids"), ask(model, origin, min_length=minimum, max_new_tokens=4))
-    changes = dict(reduced(*call, TRIM, pads_remain=True))
+    changes = dict(reduced(*call, TRIM, counts_columns=True))
     if origin == "passed" and less != GenerationConfig().min_length:
         assert changes.pop("generation_config").min_length == less
         assert changes == {}
     else:
         assert changes == {"min_length": less}
-    assert reduced(*call, TRIM, pads_remain=False) == {}
+    assert reduced(*call, TRIM, counts_columns=False) == {}
 
 
-def test_min_length_with_pads_left_is_named_and_left_as_it_is(model: Any) -> None:
-    batch = right_padded(ROWS, extra=TRIM)
-    expected = replies(model, batch, min_length=12)
+@pytest.mark.parametrize("padded", [right_padded, left_padded])
+def test_min_length_counts_the_real_tokens_of_each_row(model: Any, padded: Any) -> None:
+    expected = [replies(model, right_padded([row]), min_length=12)[0] for row in ROWS]
     padfix.install("fix")
-    with pytest.warns(padfix.PadfixWarning, match=r"min_length=12 \(it counts pads; min_new_tokens does not\)"):
-        assert replies(model, batch, min_length=12) == expected
+    assert replies(model, padded(ROWS, extra=TRIM), min_length=12) == expected
 
 
 def test_tokens_of_a_call_without_any_length_are_those_of_each_prompt_alone(model: Any) -> None:

@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 import torch
-from oracle import GREEDY, PAD, ROWS, alone, build, embedded, left_padded, right_padded
+from oracle import GREEDY, PAD, ROWS, build, embedded, left_padded, right_padded
 from transformers import GenerationConfig
+from transformers.generation.logits_process import NoRepeatNGramLogitsProcessor, RepetitionPenaltyLogitsProcessor
 
-import padfix
 from padfix.generation import limits
 from padfix.generation.call import SEQUENCE_AXES, GenerateCall, bind
-from padfix.generation.compat import CACHE_NAMES, repetition_penalty_skips_pads
+from padfix.generation.compat import (
+    CACHE_NAMES,
+    encoder_penalty_reaches_every_row,
+    repetition_penalty_skips_pads,
+)
 
 IDS = torch.tensor([[5, 6, 7, 0], [8, 9, 0, 0], [11, 12, 13, 14]])
 MASK = (IDS != 0).long()
@@ -41,34 +45,33 @@ def config(**fields: Any) -> GenerationConfig:
 
 
 def layout_bound(fields: dict[str, Any] | None = None, /, **arguments: Any) -> list[str]:
-    return list(limits.layout_bound(call(**arguments), config(**fields or {})))
+    return list(limits.layout_bound(call(**arguments), config(**fields or {}), pads_remain=True))
 
 
-def history_bound(fields: dict[str, Any], **arguments: Any) -> list[str]:
-    return list(limits.history_bound(call(**arguments), config(**fields)))
+def reads_history(fields: dict[str, Any], **arguments: Any) -> list[str]:
+    return list(limits.reads_history(call(**arguments), config(**fields)))
+
+
+def pad_bound(fields: dict[str, Any]) -> list[str]:
+    return list(limits.pad_bound(call(), config(**fields)))
 
 
 def test_plain_padded_call_meets_no_obstacle() -> None:
     assert layout_bound() == []
     assert layout_bound(input_ids=None, inputs_embeds=EMBEDS) == []
     assert layout_bound(inputs_embeds=EMBEDS) == []
-    assert history_bound({}) == []
+    assert reads_history({}) == []
+    assert pad_bound({}) == []
 
 
 # What is bound to the layout
 
 
-CODE = "code of the caller's own would see another layout"
 LOOP = "another decoding loop"
 CACHE = "a cache in a layout of its own"
 INDICES = "it holds indices into the prompt"
 
 OBSTACLES: list[tuple[str, Any, str]] = [
-    ("logits_processor", [print], CODE),
-    ("stopping_criteria", [print], CODE),
-    ("stopping_criteria", print, CODE),
-    ("prefix_allowed_tokens_fn", print, CODE),
-    ("streamer", object(), CODE),
     ("assistant_model", object(), LOOP),
     ("custom_generate", "someones/loop", LOOP),
     ("custom_generate", print, LOOP),
@@ -86,7 +89,7 @@ def test_argument_that_is_bound_to_the_layout_is_named(name: str, value: Any, wh
 
 
 def test_every_argument_of_the_tables_is_tried() -> None:
-    tables = (limits.CALLBACKS, limits.OTHER_LOOPS, CACHE_NAMES, limits.ABSOLUTE_INDICES)
+    tables = (limits.ONE_PROMPT_LOOPS, limits.OTHER_LOOPS, CACHE_NAMES, limits.ABSOLUTE_INDICES)
     assert {name for name, _, _ in OBSTACLES} == {name for table in tables for name in table}
 
 
@@ -95,11 +98,18 @@ def test_decoding_loop_that_the_config_asks_for_is_named(name: str) -> None:
     assert layout_bound({name: 2}) == [f"{name}= ({LOOP})"]
 
 
+@pytest.mark.parametrize("name", limits.ONE_PROMPT_LOOPS)
+def test_decoding_loop_for_one_prompt_is_no_obstacle_once_its_pads_are_gone(name: str) -> None:
+    assert list(limits.layout_bound(call(**{name: 2}), config(), pads_remain=False)) == []
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("logits_processor", []),
-        ("stopping_criteria", []),
+        ("logits_processor", [print]),
+        ("stopping_criteria", [print]),
+        ("prefix_allowed_tokens_fn", print),
+        ("streamer", object()),
         ("prompt_lookup_num_tokens", 0),
         ("token_healing", False),
         ("use_mtp", False),
@@ -132,7 +142,7 @@ def test_what_would_come_back_in_another_layout_is_named_where_it_comes_back(nam
 @pytest.mark.parametrize("name", ["decoder_input_ids", "decoder_inputs_embeds"])
 def test_prompt_of_an_encoder_decoder_is_named(name: str) -> None:
     prompt = {"decoder_input_ids": None, name: IDS if name == "decoder_input_ids" else EMBEDS}
-    assert list(limits.layout_bound(call(True, **prompt), config())) == [
+    assert list(limits.layout_bound(call(True, **prompt), config(), pads_remain=True)) == [
         f"{name}= (the prompt of an encoder-decoder model)"
     ]
 
@@ -142,7 +152,7 @@ def test_model_whose_columns_were_cut_before_us_is_named(name: str) -> None:
     outer = type("Own", (type(name, (), {"config": CONFIGS[False]}),), {})
     made = bind(outer(), (), {"input_ids": IDS, "attention_mask": MASK})
     assert made is not None
-    assert list(limits.layout_bound(made, config())) == [
+    assert list(limits.layout_bound(made, config(), pads_remain=True)) == [
         f"{name} (the model around it has cut off the last column, whatever stood there)"
     ]
 
@@ -150,28 +160,20 @@ def test_model_whose_columns_were_cut_before_us_is_named(name: str) -> None:
 # What is bound to the ids and the mask where no column moves
 
 
-@pytest.mark.parametrize("ids_change", [True, False])
-@pytest.mark.parametrize("name", limits.CALLBACKS)
-def test_callers_code_is_named_where_the_ids_change(name: str, ids_change: bool) -> None:
-    seen = list(limits.identity_bound(call(**{name: [print]}), ids_change=ids_change))
-    assert seen == ([f"{name}= ({CODE})"] if ids_change else [])
-
-
-@pytest.mark.parametrize("ids_change", [True, False])
-def test_unmoved_columns_are_bound_by_what_does_not_fit_and_by_nothing_else(ids_change: bool) -> None:
+def test_unmoved_columns_are_bound_by_what_does_not_fit_and_by_nothing_else() -> None:
     tensor = torch.zeros(3, 4, dtype=torch.long)
-    fits = call(cache_position=torch.arange(4), use_mtp=True, assistant_model=object())
-    assert list(limits.identity_bound(fits, ids_change=ids_change)) == []
-    assert list(limits.identity_bound(call(bbox=tensor), ids_change=ids_change)) == [
+    fits = call(cache_position=torch.arange(4), use_mtp=True, assistant_model=object(), streamer=print)
+    assert list(limits.identity_bound(fits)) == []
+    assert list(limits.identity_bound(call(bbox=tensor))) == [
         "bbox= of shape (3, 4) (it looks as if its columns were the prompt's)"
     ]
-    assert list(limits.identity_bound(call(True, streamer=print), ids_change=ids_change)) == [
+    assert list(limits.identity_bound(call(True, streamer=print))) == [
         "decoder_input_ids= (the prompt of an encoder-decoder model)"
     ]
 
 
 def test_several_obstacles_are_all_named() -> None:
-    named = layout_bound({"cache_implementation": "paged"}, streamer=object(), cache_position=torch.arange(4))
+    named = layout_bound({"cache_implementation": "paged"}, token_healing=True, cache_position=torch.arange(4))
     assert len(named) == 3
 
 
@@ -199,7 +201,7 @@ def test_mask_with_other_values_than_0_and_1_cannot_be_read(value: float) -> Non
 def test_mask_of_0_and_1_of_any_type_can_be_read(dtype: torch.dtype) -> None:
     masked = call(attention_mask=MASK.to(dtype))
     assert limits.unreadable_mask(masked) is None
-    assert list(limits.layout_bound(masked, config())) == []
+    assert list(limits.layout_bound(masked, config(), pads_remain=True)) == []
 
 
 @pytest.mark.parametrize(
@@ -317,13 +319,10 @@ HISTORY = "it reads the token history"
 # Flag, a value that counts, how it is shown, values that do not count.
 FLAGS: list[tuple[str, Any, str, list[Any]]] = [
     ("bad_words_ids", [[5, 6], [7]], "...", [[[5], [7]], []]),
-    ("constraints", [object()], "...", [[]]),
     ("encoder_no_repeat_ngram_size", 2, "2", [0]),
     ("encoder_repetition_penalty", 1.5, "1.5", [1, 1.0]),
-    ("force_words_ids", [[5, 6]], "...", [[]]),
     ("forced_bos_token_id", 0, "0", []),
     ("no_repeat_ngram_size", 3, "3", [0]),
-    ("penalty_alpha", 0.6, "0.6", [0, 0.0]),
     ("sequence_bias", {(5, 6): -1.0}, "...", [{(5,): -1.0}, {}]),
     ("sequence_bias", [[[5, 6], -1.0]], "...", [[[[5], -1.0], [[7], 2.0]], [], 3]),
     ("stop_strings", ["stop"], "...", [[], ""]),
@@ -334,40 +333,53 @@ FLAGS: list[tuple[str, Any, str, list[Any]]] = [
 
 @pytest.mark.parametrize(("name", "value", "shown"), [row[:3] for row in FLAGS])
 def test_flag_that_reads_the_history_is_named(name: str, value: Any, shown: str) -> None:
-    assert history_bound({name: value}) == [f"{name}={shown} ({HISTORY})"]
+    assert reads_history({name: value}) == [f"{name}={shown} ({HISTORY})"]
 
 
 @pytest.mark.parametrize(("name", "value"), [(row[0], value) for row in FLAGS for value in (*row[3], None)])
 def test_flag_at_a_harmless_value_is_not_named(name: str, value: Any) -> None:
-    assert history_bound({name: value}) == []
+    assert reads_history({name: value}) == []
 
 
 def test_every_flag_of_the_table_is_tried() -> None:
-    apart = {"guidance_scale", "repetition_penalty"}
+    apart = {"repetition_penalty"}
     assert {row[0] for row in FLAGS} | apart == set(limits.READS_HISTORY)
 
 
+@pytest.mark.parametrize("made", [NoRepeatNGramLogitsProcessor(2), RepetitionPenaltyLogitsProcessor(1.5)])
+def test_processor_of_the_librarys_that_the_caller_made_is_named(made: Any) -> None:
+    assert reads_history({}, logits_processor=[print, made]) == [f"{type(made).__name__} ({HISTORY})"]
+
+
 @pytest.mark.parametrize(
-    ("scale", "negative", "named"),
-    [(1.5, IDS, True), (1.5, None, False), (1, IDS, False), (1.0, IDS, False), (None, IDS, False)],
+    ("name", "value"), [("constraints", [object()]), ("force_words_ids", [[5]]), ("penalty_alpha", 0.6)]
 )
-def test_guidance_is_named_with_a_negative_prompt(scale: float | None, negative: Any, named: bool) -> None:
-    seen = history_bound({"guidance_scale": scale}, negative_prompt_ids=negative)
-    assert seen == ([f"guidance_scale=1.5 ({HISTORY})"] if named else [])
+def test_loop_that_looks_at_pads_is_named(name: str, value: Any) -> None:
+    assert pad_bound({name: value}) == [f"{name}=... (its decoding loop looks at pads)"]
+    assert pad_bound({name: None}) == []
+
+
+@pytest.mark.parametrize("rows", [{"num_beams": 2}, {"num_return_sequences": 3}])
+def test_encoder_penalty_is_named_where_this_release_does_not_reach_every_row(rows: dict[str, int]) -> None:
+    named = pad_bound({"encoder_repetition_penalty": 1.5, **rows})
+    assert len(named) == (not encoder_penalty_reaches_every_row())
+    assert (
+        pad_bound({"encoder_repetition_penalty": 1.5}) == pad_bound({"encoder_repetition_penalty": 1.0, **rows}) == []
+    )
 
 
 @pytest.mark.parametrize(("min_length", "min_new_tokens", "named"), [(6, None, True), (6, 2, False), (0, None, False)])
 def test_min_length_is_named_where_it_counts_columns(min_length: int, min_new_tokens: int | None, named: bool) -> None:
-    seen = history_bound({"min_length": min_length, "min_new_tokens": min_new_tokens})
+    seen = reads_history({"min_length": min_length, "min_new_tokens": min_new_tokens})
     assert seen == (["min_length=6 (it counts pads; min_new_tokens does not)"] if named else [])
 
 
 def test_repetition_penalty_is_named_where_this_release_counts_pads() -> None:
     named = [f"repetition_penalty=1.3 ({HISTORY})"]
-    assert history_bound({"repetition_penalty": 1.3}) == ([] if repetition_penalty_skips_pads() else named)
-    assert history_bound({"repetition_penalty": 1.3}, input_ids=None, inputs_embeds=EMBEDS) == named
+    assert reads_history({"repetition_penalty": 1.3}) == ([] if repetition_penalty_skips_pads() else named)
+    assert reads_history({"repetition_penalty": 1.3}, input_ids=None, inputs_embeds=EMBEDS) == named
     for harmless in (1, 1.0, None):
-        assert history_bound({"repetition_penalty": harmless}, input_ids=None, inputs_embeds=EMBEDS) == []
+        assert reads_history({"repetition_penalty": harmless}, input_ids=None, inputs_embeds=EMBEDS) == []
 
 
 def as_it_is(model: Any, batch: Mapping[str, torch.Tensor], **arguments: Any) -> list[list[int]]:
@@ -396,13 +408,3 @@ def test_repetition_penalty_misses_tokens_of_left_padded_embeddings() -> None:
     together = as_it_is(model, embedded(model, left_padded(ROWS)), repetition_penalty=3.0)
     assert together[0] == apart[0]  # the row without pads
     assert together[1:] != apart[1:]
-
-
-def test_padded_call_with_a_flag_is_left_as_it_is_only_while_pads_remain(installed: None) -> None:
-    model = build("llama")
-    expected = [reply.tokens for reply in alone(model, ROWS[:1], no_repeat_ngram_size=2)]
-    one_row = right_padded(ROWS[:1], extra=3)
-    output = model.generate(**one_row, no_repeat_ngram_size=2, **GREEDY)
-    assert [output[0, one_row["input_ids"].shape[1] :].tolist()] == expected
-    with pytest.warns(padfix.PadfixWarning, match=r"no_repeat_ngram_size=2 \(it reads the token history\)"):
-        model.generate(**right_padded(ROWS), no_repeat_ngram_size=2, **GREEDY)

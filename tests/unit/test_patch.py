@@ -185,10 +185,13 @@ def test_forced_strategy_and_decoding_reach_the_call(model: Any, right: Replies)
         replies_of(model)
     padfix.install(strategy="left_pad", decoding="pad_aware")
     assert replies_of(model) == right
-    with pytest.raises(padfix.PadfixWarning, match="no_repeat_ngram_size=2"):
-        replies_of(model, no_repeat_ngram_size=2)
+    one_token_more: dict[str, Any] = {
+        "min_length": len(ROWS[1]) + 1,
+        "eos_token_id": right[1][0],
+    }  # as that row counts, not the batch
+    assert replies_of(model, **one_token_more)[1][1] != 0
     padfix.install(decoding="stock")
-    assert len(replies_of(model, no_repeat_ngram_size=2)) == len(ROWS)
+    assert replies_of(model, **one_token_more)[1] == [right[1][0], *[0] * 5]
 
 
 # Which answer wins
@@ -522,8 +525,8 @@ def test_reinstall_does_not_treat_a_call_twice(theirs: Theirs, model: Any, stays
         theirs.take()
     padfix.install()
     notices.forget()
-    with pytest.warns(padfix.PadfixWarning, match="no_repeat_ngram_size") as caught:
-        replies_of(model, no_repeat_ngram_size=2)
+    with pytest.warns(padfix.PadfixWarning, match="of shape .* with values other than 0 and 1") as caught:
+        model.generate(**{**right_padded(ROWS), "attention_mask": right_padded(ROWS)["attention_mask"] * 2}, **GREEDY)
     assert len(caught) == 1
     assert notices.counts()["calls"] == 1
 

@@ -26,14 +26,16 @@ PARTS: dict[str, set[str]] = {
     "strategies": {"generation", "layout", "errors", "notices"},
     "wording": {"generation", "layout"},
     "pipeline": {"settings", "strategies", "generation", "layout", "errors", "notices", "wording"},
-    "patch": {"settings", "errors", "notices", "pipeline"},
-    "padfix": {"errors", "patch", "pipeline", "settings"},
+    "layers": {"notices"},
+    "patch": {"settings", "errors", "notices", "layers", "pipeline", "generation"},
+    "once": {"settings", "notices", "generation", "pipeline", "patch"},
+    "padfix": {"errors", "generation", "once", "patch", "settings"},
     "cli": {"padfix", "errors", "demo"},
     "__main__": {"cli"},
     "demo": {"padfix", "errors"},
 }
 # The edges: who may import `patch`.
-EDGES = {"padfix", "cli", "doctor", "run"}
+EDGES = {"padfix", "once", "cli", "doctor", "run"}
 
 # The packages beside the standard library that a part may import, anywhere.
 PACKAGES: dict[str, set[str]] = {
@@ -41,6 +43,7 @@ PACKAGES: dict[str, set[str]] = {
     "generation": {"torch", "transformers"},
     "strategies": {"torch", "transformers"},
     "pipeline": {"torch", "transformers"},
+    "layers": {"wrapt"},
     "patch": {"wrapt", "transformers"},
     "demo": {"torch", "transformers", "tokenizers", "rich"},
 }
@@ -167,7 +170,7 @@ def test_sources_are_found_and_read() -> None:
     assert Import("padfix.settings", None, True) in patch
     assert Import("padfix.errors", "UnsupportedVersionError", True) in patch
     assert Import("padfix.pipeline", "run", False) in patch
-    assert Import("padfix.pipeline", "generate", False) in BY_NAME["padfix"].imports
+    assert Import("padfix.once", "generate", False) in BY_NAME["padfix"].imports
     assert Import("padfix.layout.plan", "LayoutPlan", True) in BY_NAME["padfix.strategies.left_pad"].imports
 
 
@@ -192,8 +195,8 @@ def test_rows_hold_the_directions_of_the_design() -> None:
     for lower, upper in ((low, up) for index, low in enumerate(order) for up in order[index + 1 :]):
         assert upper not in PARTS[lower], f"{lower} may import {upper}"
     assert {part for part, below in PARTS.items() if "patch" in below} <= EDGES
-    assert {part for part, packages in PACKAGES.items() if "wrapt" in packages} == {"patch"}
-    assert {part for part, below in PARTS.items() if "settings" in below} == {"pipeline", "patch", "padfix"}
+    assert {part for part, packages in PACKAGES.items() if "wrapt" in packages} == {"layers", "patch"}
+    assert {part for part, below in PARTS.items() if "settings" in below} == {"pipeline", "once", "patch", "padfix"}
 
 
 def test_patch_imports_the_pipeline_and_every_package_lazily() -> None:
@@ -216,7 +219,7 @@ def test_importing_padfix_runs_the_standard_library_alone() -> None:
         targets = {one.target for one in BY_NAME[name].imports if one.at_start}
         waiting += [one for one in targets if one in NAMES]
         packages |= {one.split(".")[0] for one in targets}
-    assert reached == {"padfix", "padfix.errors", "padfix.notices", "padfix.patch", "padfix.settings"}
+    assert reached == {"padfix", "padfix.errors", "padfix.layers", "padfix.notices", "padfix.patch", "padfix.settings"}
     assert packages <= {"padfix", *sys.stdlib_module_names}
 
 
@@ -276,7 +279,7 @@ def test_public_names_are_resolved_and_listed() -> None:
     assert dir(padfix) == sorted(dir(padfix))
     assert all(getattr(padfix, name) is not None for name in dir(padfix))
     assert callable(padfix.generate)
-    assert padfix.generate.__module__ == "padfix.pipeline"
+    assert padfix.generate.__module__ == "padfix.once"
 
 
 def test_name_that_is_not_there_is_an_attribute_error() -> None:

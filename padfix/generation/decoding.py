@@ -1,0 +1,109 @@
+"""The lists of processors and criteria that `generate` builds, rewritten for one padded call.
+
+`generate` builds both lists inside itself, so padfix stands in for the two methods that do: patch.py puts
+`logits_processors` and `stopping_criteria` in their places, inert but for the call that `rewritten` announces.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+from transformers import GenerationConfig
+
+from .call import GenerateCall
+from .callbacks import InCallersLayout
+from .history import History
+from .processors import COLUMN_FIELDS, TWINS, Scene, in_model_columns
+
+__all__ = ["Decoding", "logits_processors", "passed_by_caller", "rewritten", "stopping_criteria"]
+
+
+@dataclass(eq=False)
+class Decoding:
+    """How the lists of one call are rewritten.
+
+    Attributes:
+        model: The model whose `generate` runs.
+        history: What each row has seen.
+        pad_aware: Whether the library's processors that read the history get twins that see no pads.
+        relaid: Whether the ids differ from the caller's, so that code of the caller's is shown the caller's.
+        passed: The processors and criteria that the caller made.
+        min_length: The fewest real tokens of a row, or None where the library's own count of columns stands.
+        config: The generation config that the call runs with.
+        reached: Whether `generate` has asked for its processors since.
+    """
+
+    model: Any
+    history: History
+    pad_aware: bool
+    relaid: bool
+    passed: tuple[Any, ...]
+    min_length: int | None
+    config: GenerationConfig
+    reached: bool = field(default=False, init=False)
+
+    def one(self, processor: Any, encoder_ids: Tensor | None = None) -> Any:
+        """What takes the place of one processor or criterion: a twin, a view in the caller's layout, or itself."""
+        by_caller = any(processor is one for one in self.passed)
+        if by_caller and self.relaid and type(processor) in COLUMN_FIELDS:
+            return in_model_columns(processor, self.history)
+        if type(processor) in TWINS:
+            scene = Scene(self.history, self.config, encoder_ids, by_caller)
+            return TWINS[type(processor)](processor, scene) if self.pad_aware else processor
+        return InCallersLayout(processor, self.history) if by_caller and self.relaid else processor
+
+
+def passed_by_caller(call: GenerateCall) -> tuple[Any, ...]:
+    """The logits processors and stopping criteria that the caller has made."""
+    lists = (call.get("logits_processor"), call.get("stopping_criteria"))
+    return tuple(one for each in lists if isinstance(each, Iterable) for one in each)
+
+
+_announced: ContextVar[Decoding | None] = ContextVar("padfix_decoding", default=None)
+
+
+@contextmanager
+def rewritten(decoding: Decoding) -> Iterator[None]:
+    """A block in which the next lists that `generate` builds for that model are rewritten."""
+    token = _announced.set(decoding)
+    try:
+        yield
+    finally:
+        _announced.reset(token)
+
+
+def logits_processors(
+    original: Callable[..., Any], model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Any:
+    """What `GenerationMixin._get_logits_processor` gives, rewritten where a padded call has asked for it."""
+    decoding = _announced.get()
+    if decoding is None or decoding.model is not model:
+        return original(model, *args, **kwargs)
+    decoding.reached = True
+    bound = inspect.signature(original).bind(model, *args, **kwargs)
+    if decoding.min_length is not None:
+        # Of embeddings alone the library has taken the batch's columns off, and may have left nothing.
+        bound.arguments["generation_config"] = copied = copy.copy(bound.arguments["generation_config"])
+        copied.min_length = decoding.min_length
+    made = original(*bound.args, **bound.kwargs)
+    encoder_ids = bound.arguments.get("encoder_input_ids")
+    return type(made)(decoding.one(each, encoder_ids) for each in made)
+
+
+def stopping_criteria(
+    original: Callable[..., Any], model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Any:
+    """What `GenerationMixin._get_stopping_criteria` gives, rewritten likewise; the last list of a call."""
+    decoding = _announced.get()
+    if decoding is None or decoding.model is not model:
+        return original(model, *args, **kwargs)
+    _announced.set(None)  # calls of generate from within this one are calls of their own
+    made = original(model, *args, **kwargs)
+    return type(made)(decoding.one(each) for each in made)

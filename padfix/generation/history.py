@@ -1,0 +1,130 @@
+"""What each row of a batch has seen so far: its real tokens, without the pads that stand before them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..layout.plan import LayoutPlan
+
+__all__ = ["History", "by_length"]
+
+# Tensor -> tensor of the same rows: a logits processor or a stopping criterion with its further arguments bound.
+Step = Callable[[Tensor, Any], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """The token ids that `generate` hands to processors and criteria: the prompt's columns, then the new tokens'.
+
+    Shape: ids have `batch * k` rows, each prompt's k rows in turn (beams, groups of beams, returned sequences), and
+    `width + new` columns.
+
+    Attributes:
+        plan: How the prompt lies in the model's layout.
+        prompt: The caller's ids of shape (batch, caller's width); None for a prompt that is embeddings alone, of
+            which ids hold the new tokens and nothing else.
+    """
+
+    plan: LayoutPlan
+    prompt: Tensor | None
+
+    @property
+    def width(self) -> int:
+        """The number of the prompt's columns in the ids."""
+        return 0 if self.prompt is None else self.plan.model_width
+
+    @property
+    def seen(self) -> tuple[int, ...]:
+        """For each prompt the number of its real tokens that stand in the ids."""
+        return (0,) * len(self.plan.lengths) if self.prompt is None else self.plan.lengths
+
+    @property
+    def has_pads(self) -> bool:
+        """Whether the ids hold a pad in a row that has a real token."""
+        return self.prompt is not None and self.plan.pads_remain
+
+    @cached_property
+    def _pads(self) -> tuple[int, ...]:
+        # Nothing is promised for a row without a real token: it is shown as it is.
+        return tuple(self.width - length if length else 0 for length in self.seen)
+
+    def pads(self, rows: int) -> list[int]:
+        """For each row of ids the number of pads that it starts with."""
+        return _repeated(self._pads, rows)
+
+    def filled(self, ids: Tensor, value: int | None = None) -> Tensor:
+        """The ids with `value` in the cells of pads; None for each row's own last token, so that no id is added."""
+        if not self.has_pads:
+            return ids
+        front = ids[:, : self.width]
+        pads = torch.tensor(self.pads(len(ids)), device=ids.device)
+        is_pad = torch.arange(self.width, device=ids.device) < pads[:, None]
+        front = torch.where(is_pad, ids[:, -1:], front) if value is None else front.masked_fill(is_pad, value)
+        return torch.cat((front, ids[:, self.width :]), 1)
+
+    def counts(self, ids: Tensor, before: tuple[int, ...]) -> list[int]:
+        """For each row of ids the number of new tokens, on top of what its prompt has `before`."""
+        new = ids.shape[1] - self.width
+        return [count + new for count in _repeated(before, len(ids))]
+
+    def filled_for_caller(self, ids: Tensor) -> Tensor:
+        """The ids in the caller's layout, with each row's own last token in the cells of pads."""
+        if self.prompt is None:
+            return ids
+        width, copies = self.plan.caller_width, len(ids) // len(self.prompt)
+        whole = self.to_caller(ids)
+        is_pad = ~self.plan.to_caller(self.plan.real, fill=False).to(ids.device).repeat_interleave(copies, 0)
+        return torch.cat((torch.where(is_pad, ids[:, -1:], whole[:, :width]), whole[:, width:]), 1)
+
+    def to_caller(self, ids: Tensor) -> Tensor:
+        """The ids in the caller's layout: the caller's own prompt, then the new tokens."""
+        if self.prompt is None:
+            return ids
+        copies = len(ids) // len(self.prompt)
+        front = self.prompt.to(ids.device, ids.dtype).repeat_interleave(copies, 0)
+        return torch.cat((front, ids[:, self.width :]), 1)
+
+    def row_to_caller(self, prompt: int, ids: Tensor) -> Tensor:
+        """One row of ids, of shape (width + new,), in the caller's layout; `prompt` is the number of its prompt."""
+        if self.prompt is None:
+            return ids
+        return torch.cat((self.prompt[prompt].to(ids.device, ids.dtype), ids[self.width :]))
+
+
+def _repeated(values: tuple[int, ...], rows: int) -> list[int]:
+    copies = rows // len(values)
+    return [value for value in values for _ in range(copies)]
+
+
+def by_length(step: Step, ids: Tensor, scores: Any, pads: list[int], *, window: float = float("inf")) -> Tensor:
+    """The result of `step(ids, scores)` as if each row stood alone, without its pads.
+
+    Rows that are equally long share a call, and so do all rows with at least `window` real tokens, whose pads lie
+    beyond what the step looks at. So this loops over the lengths below the window, not over rows.
+
+    Args:
+        step: Has to treat each row by itself, and to keep nothing of one call for the next.
+        ids: Shape (rows, columns).
+        scores: Shape (rows, vocabulary), or None.
+        pads: For each row the number of pads that it starts with.
+        window: How many of the last tokens the step looks at.
+    """
+    columns = ids.shape[1]
+    starts = [start if columns - start < window else 0 for start in pads]
+    if not any(starts):
+        return step(ids, scores)
+    result: Tensor | None = None
+    for start in sorted(set(starts)):
+        rows = torch.tensor([row for row, one in enumerate(starts) if one == start], device=ids.device)
+        part = step(ids[rows, start:], scores[rows] if isinstance(scores, Tensor) else scores)
+        if result is None:
+            result = part.new_empty((len(ids), *part.shape[1:]))
+        result[rows] = part
+    assert result is not None
+    return result

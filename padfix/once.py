@@ -1,0 +1,47 @@
+"""The repair for one call of `generate`, with nothing installed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from . import notices
+from .generation import compat
+from .patch import hooks_in_place
+from .pipeline import run
+from .settings import ENVIRONMENT, effective, override
+
+__all__ = ["generate"]
+
+
+def generate(model: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """`model.generate(*args, **kwargs)` with padfix's repair for this one call, whether padfix is installed or not.
+
+    Settings are those of the environment and of `override`, not those of `install`; a mode of `off` counts as `fix`
+    here, since the call asks for it. A model whose class has a `generate` of its own (PEFT's excepted) is not reached
+    this way, and a warning says so: install padfix for it.
+
+    Returns:
+        What `model.generate` returns, in the caller's layout: ids of shape (batch, prompt width + new tokens), or a
+        `ModelOutput`.
+
+    Raises:
+        PadfixError: In strict mode: RightPaddingError, AmbiguousPaddingError or UnsupportedCallError.
+        SettingsError: The strategy that the settings name is not exact for the model.
+    """
+    settings = effective(ENVIRONMENT)
+    if settings.mode == "off":
+        settings = replace(settings, mode="fix")
+    method = model.generate  # the instance's own, where it has one
+    if not compat.reaches_generation_mixin(model):
+        notices.warn(
+            f"{type(model).__name__} has a generate of its own, which padfix.generate cannot repair: it runs as it is. "
+            "Use padfix.install(), which repairs what such a method calls."
+        )
+        return method(*args, **kwargs)
+
+    def original(_: Any, *args: Any, **kwargs: Any) -> Any:
+        with override("off"):  # an installed padfix must not treat the call once more
+            return method(*args, **kwargs)
+
+    return run(original, model, args, kwargs, settings, hooks_in_place)
