@@ -190,6 +190,7 @@ def choose_repair(call: GenerateCall, found: Found, traits: Traits, settings: Se
         strategy, reason = choose(settings.strategy, traits, plan, new_tokens, negative_width=negative_width)
         obstacles = [reason] if strategy is None else []
         obstacles += limits.pad_bound(call, config) if plan.pads_remain else ()
+        obstacles += limits.negative_bound(call) if found.negative is not None else ()
         rewrite = not changes_nothing(call, config, plan, guessed=guessed)
         reads = tuple(limits.reads_history(call, config)) if plan.pads_remain and pad_aware else ()
         if not plan.is_identity:

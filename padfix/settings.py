@@ -21,8 +21,7 @@ class Settings:
         mode: `off` (inert), `fix` (repair), `warn` (report each call site once, change nothing) or `strict` (raise).
         strategy: `auto`, or one strategy for every padded batch: `left_pad` (`equal_length` and `packed_prefill` are
             reserved, and refused at the first padded batch).
-        decoding: `pad_aware` (flags whose processors would see pads are refused by name) or `stock` (they run as the
-            library has them).
+        decoding: `pad_aware` (the library's processors see no pads) or `stock` (they see those that the model sees).
     """
 
     mode: str = "off"

@@ -16,7 +16,7 @@ from ..layout.plan import LayoutPlan
 from .call import GenerateCall
 from .compat import eos_ids, pad_id, resolved_config
 
-__all__ = ["negative_padding", "negative_prompt", "padding_of", "without_pads"]
+__all__ = ["needs_axes", "negative_padding", "negative_prompt", "padding_of", "without_pads"]
 
 
 def negative_prompt(call: GenerateCall) -> tuple[Tensor, Tensor | None] | None:
@@ -62,6 +62,11 @@ def without_pads(processor: Any, config: GenerationConfig) -> Any:
     moved.unconditional_context = {**context, "input_ids": plan.to_model(ids), "attention_mask": plan.real.long()}
     moved.model = _WithPositions(processor.model)
     return moved
+
+
+def needs_axes(model: Any) -> bool:
+    """Whether the model's position ids have several axes (mRoPE), which a mask alone does not imply."""
+    return any(hasattr(one, "get_rope_index") for one in (model, getattr(model, "model", None)))
 
 
 class _WithPositions:

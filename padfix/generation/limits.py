@@ -16,9 +16,18 @@ from transformers import GenerationConfig
 from .call import SEQUENCE_AXES, GenerateCall
 from .compat import CACHE_NAMES, encoder_penalty_reaches_every_row, repetition_penalty_skips_pads
 from .decoding import passed_by_caller
+from .guidance import needs_axes
 from .processors import TWINS
 
-__all__ = ["identity_bound", "layout_bound", "misfits", "pad_bound", "reads_history", "unreadable_mask"]
+__all__ = [
+    "identity_bound",
+    "layout_bound",
+    "misfits",
+    "negative_bound",
+    "pad_bound",
+    "reads_history",
+    "unreadable_mask",
+]
 
 # Arguments that take the decoding loop out of our hands, or tokenize the prompt anew.
 OTHER_LOOPS = ("custom_generate", "token_healing", "use_mtp")
@@ -95,6 +104,12 @@ def pad_bound(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
     penalty, rows = config.encoder_repetition_penalty, (config.num_beams, config.num_return_sequences)
     if penalty not in (None, 1) and not set(rows) <= {None, 1} and not encoder_penalty_reaches_every_row():
         yield f"encoder_repetition_penalty={penalty} (this release applies it to some of a prompt's rows)"
+
+
+def negative_bound(call: GenerateCall) -> Iterator[str]:
+    """What stands in the way of padded negative prompts."""
+    if needs_axes(call.model):
+        yield f"negative_prompt_ids= (the position ids of {type(call.model).__name__} have several axes)"
 
 
 def layout_bound(call: GenerateCall, config: GenerationConfig, *, pads_remain: bool) -> Iterator[str]:
