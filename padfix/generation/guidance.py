@@ -14,7 +14,7 @@ from transformers.generation.logits_process import UnbatchedClassifierFreeGuidan
 from ..layout.detect import Padding, from_ids, from_mask
 from ..layout.plan import LayoutPlan
 from .call import GenerateCall
-from .compat import eos_ids, pad_id, resolved_config
+from .compat import pad_id, resolved_config
 
 __all__ = ["needs_axes", "negative_padding", "negative_prompt", "padding_of", "without_pads"]
 
@@ -30,12 +30,14 @@ def negative_prompt(call: GenerateCall) -> tuple[Tensor, Tensor | None] | None:
 
 
 def padding_of(ids: Tensor, mask: Any, config: GenerationConfig) -> Padding | None:
-    """The padding of negative prompts: from their mask, else from their ids by the rule for prompts.
+    """The padding of negative prompts: from their mask, else from their ids.
 
-    `generate` itself takes every id for content where the mask is missing (transformers 4.46 to 5.24).
+    `generate` itself takes every id for content where the mask is missing (transformers 4.46 to 5.24), so here too pads
+    are only what exceeds the shortest run of the pad id: the rule of `from_ids` where a pad id may be content.
     """
     if mask is None:
-        return from_ids(ids, pad_id(config), eos_ids(config))
+        pad = pad_id(config)
+        return from_ids(ids, pad, () if pad is None else (pad,))
     return from_mask(mask) if isinstance(mask, Tensor) and mask.shape == ids.shape else None
 
 

@@ -181,7 +181,9 @@ def _min_length(processor: Any, scene: Scene) -> Any:
         return processor  # made from min_new_tokens and the columns
     history, least = scene.history, processor.min_length
     ban = _changed(processor, min_length=sys.maxsize)
-    return _WhereCounted(ban, lambda count: count < least, history, history.plan.lengths)
+    # One that the caller made counts the ids that it sees, also where those hold no prompt.
+    before = history.seen if scene.by_caller else history.plan.lengths
+    return _WhereCounted(ban, lambda count: count < least, history, before)
 
 
 def _forced_bos(processor: Process, scene: Scene) -> Any:
@@ -256,6 +258,8 @@ COLUMN_FIELDS: Mapping[type, str] = {
 
 def in_model_columns(processor: Any, history: History) -> Any:
     """A processor of the caller's whose columns are counted in the model's layout."""
+    if history.prompt is None:
+        return processor  # the ids that it counts hold no prompt
     field = COLUMN_FIELDS[type(processor)]
     return _changed(processor, **{field: getattr(processor, field) - history.plan.trim})
 
