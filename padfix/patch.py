@@ -19,6 +19,7 @@ from . import settings as settings_module
 from .errors import UnsupportedVersionError
 from .layers import Layer, Layers, PatchPoint
 from .notices import info_once, logger
+from .releases import NEWEST_TESTED, OLDEST, SUPPORTED
 from .settings import ENVIRONMENT, Settings, effective
 
 __all__ = [
@@ -40,9 +41,6 @@ HOOKS = (
     PatchPoint(_MODULE, _OWNER, "_get_stopping_criteria"),
 )
 PATCH_POINTS = (GENERATE, *HOOKS)
-
-OLDEST = (4, 46)
-NEWEST_TESTED = (5, 24)
 
 
 @dataclass
@@ -179,9 +177,7 @@ def _check(module: ModuleType) -> None:
     seen = _transformers_version(module)
     numbers = tuple(int(part) for part in seen.split(".")[:2])
     if numbers < OLDEST:
-        raise UnsupportedVersionError(
-            f"transformers {seen} is older than padfix supports. Install transformers>={OLDEST[0]}.{OLDEST[1]},<6."
-        )
+        raise UnsupportedVersionError(f"transformers {seen} is older than padfix supports. Install {SUPPORTED}.")
     if not callable(vars(getattr(module, GENERATE.owner, object)).get(GENERATE.name)):
         raise UnsupportedVersionError(
             f"transformers {seen} has no {'.'.join(GENERATE)}. Install a release that padfix was tested with, up to "

@@ -18,11 +18,11 @@ from .call import PARAMETERS, GenerateCall
 
 __all__ = [
     "CACHE_NAMES",
-    "NEWEST_TESTED",
     "default_max_length_counts_columns",
     "encoder_penalty_reaches_every_row",
     "eos_ids",
     "installed",
+    "own_max_length_counts_columns",
     "pad_id",
     "positional_parameters",
     "positions_advance",
@@ -32,8 +32,6 @@ __all__ = [
     "vocabulary_size",
     "wants_fixed_shapes",
 ]
-
-NEWEST_TESTED = (5, 24)
 
 # A cache, as an argument and as a field of an output: `cache` in 5.24; up to 5.x `past_key_values`, and `cache_params`
 # for the Mamba family.
@@ -105,7 +103,8 @@ def wants_fixed_shapes(call: GenerateCall, config: GenerationConfig) -> bool:
     forward = call.model.forward
     return (
         config.cache_implementation in STATIC_CACHES
-        or getattr(config, "compile_config", None) is not None
+        # In 4.51 every generation config holds one, used with static caches alone; later only one that was asked for.
+        or getattr(config, "compile_config", None) != getattr(GenerationConfig(), "compile_config", None)
         or hasattr(forward, "_torchdynamo_orig_callable")
         or hasattr(forward, "get_compiler_config")
         or getattr(getattr(call.model, "device", None), "type", None) in FIXED_SHAPE_DEVICES
@@ -172,3 +171,11 @@ def default_max_length_counts_columns(model_input_name: str) -> bool:
         inputs_tensor=SimpleNamespace(shape=(1, columns)),
     )
     return bool(prepared.max_length != 20 + (0 if embeds_alone else columns))
+
+
+def own_max_length_counts_columns() -> bool:
+    """Whether a max_length of the model's own generation config counts columns, as one that is passed does.
+
+    5.0 to 5.2 take it for a number of new tokens, as they do with their default.
+    """
+    return not (5, 0) <= installed() < (5, 3)

@@ -9,7 +9,7 @@ from typing import Any
 from transformers import GenerationConfig
 
 from .call import GenerateCall
-from .compat import default_max_length_counts_columns
+from .compat import default_max_length_counts_columns, own_max_length_counts_columns
 
 __all__ = ["max_length_counts_columns", "new_tokens", "reduced"]
 
@@ -22,7 +22,9 @@ def max_length_counts_columns(call: GenerateCall, config: GenerationConfig) -> b
         return True
     default = GenerationConfig().max_length  # 20 up to 4.57; None from 5.0, where a set value is the caller's
     if default is None:
-        places = (call.get("generation_config"), call.model.generation_config)
+        places = [call.get("generation_config")]
+        if own_max_length_counts_columns():
+            places.append(call.model.generation_config)
         is_set = any(getattr(place, "max_length", None) is not None for place in places)
     else:
         is_set = config.max_length != default

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from .compat import installed
 
 __all__ = [
+    "EXACT_BEFORE",
     "EXACT_SINCE",
     "MIXES_ROWS",
     "NOT_EXACT",
@@ -49,7 +50,7 @@ _MASK_DROPPED = "its prepare_inputs_for_generation drops the attention_mask"
 _COLUMNS_COUNTED = "it counts positions from column 0 or from the length of the cache, pads included"
 _NEEDS_POSITIONS = "its decoder has to be told the positions of padded prompts"
 
-# Classes that left padding does not make exact, and why. Measured on transformers 4.57.6 and 5.24.0, small random
+# Classes that left padding does not make exact, and why. Measured on each release in padfix/releases.py, small random
 # models in float32, every row of a left-padded batch against the prompt alone.
 NOT_EXACT: Mapping[str, str] = {
     "RwkvForCausalLM": _MASK_IGNORED,
@@ -89,35 +90,51 @@ NOT_EXACT: Mapping[str, str] = {
 # rows, HunYuan-VL counts the images of the whole batch.
 MIXES_ROWS = frozenset({"RwkvForCausalLM", "HunYuanVLForConditionalGeneration"})
 
-# Classes that left padding makes exact only from a release on, as far as measured: not in 4.46.3, or not in 4.57.6.
+# Classes that left padding makes exact only from a release on, measured in the same way. Of the releases between two
+# measurements only the later is taken for exact.
 EXACT_SINCE: Mapping[str, tuple[int, int]] = {
-    "BertGenerationDecoder": (4, 57),
-    "LlavaNextVideoForConditionalGeneration": (4, 57),
-    "VipLlavaForConditionalGeneration": (4, 57),
-    "XLMRobertaXLForCausalLM": (4, 57),
-    "CTRLLMHeadModel": (5, 24),
-    "CpmAntForCausalLM": (5, 24),
-    "FalconMambaForCausalLM": (5, 24),
-    "Glm4vForConditionalGeneration": (5, 24),
-    "Glm4vMoeForConditionalGeneration": (5, 24),
-    "MambaForCausalLM": (5, 24),
-    "MoshiForCausalLM": (5, 24),
-    "OpenAIGPTLMHeadModel": (5, 24),
-    "Phi4MultimodalForCausalLM": (5, 24),
-    "Qwen3VLForConditionalGeneration": (5, 24),
-    "Qwen3VLMoeForConditionalGeneration": (5, 24),
-    "RoCBertForCausalLM": (5, 24),
-    "Zamba2ForCausalLM": (5, 24),
-}
-
-# Classes whose sliding window counts pads once it is full, up to a release (measured: Gemma-2 on 4.46.3; the others use
-# the same HybridCache).
-WINDOW_COUNTS_PADS_BEFORE: Mapping[str, tuple[int, int]] = {
+    "BertGenerationDecoder": (4, 51),
+    "Mamba2ForCausalLM": (4, 51),  # 4.46.3 convolves pads with the tokens
+    "VipLlavaForConditionalGeneration": (4, 51),
+    "XLMRobertaXLForCausalLM": (4, 51),
+    "LlavaNextVideoForConditionalGeneration": (4, 51),  # 4.46.3 raises where there are pictures
+    # Their HybridCache: from 4.51 a short prompt is not even what the same tokens give without a cache.
     "Cohere2ForCausalLM": (4, 57),
     "Gemma2ForCausalLM": (4, 57),
     "Gemma3ForCausalLM": (4, 57),
     "Gemma3ForConditionalGeneration": (4, 57),
+    "RoCBertForCausalLM": (5, 0),
+    "CTRLLMHeadModel": (5, 24),
+    "MoshiForCausalLM": (5, 24),
+    "OpenAIGPTLMHeadModel": (5, 24),
+    # With pictures, rows of one batch differ from the prompts alone even without pads.
+    "Idefics2ForConditionalGeneration": (5, 24),
+    "Idefics3ForConditionalGeneration": (5, 24),
+    # A prompt of one token alone is taken for a step of decoding, so no batch gets what it gets.
+    "FalconMambaForCausalLM": (5, 24),
+    "Glm4vForConditionalGeneration": (5, 24),
+    "Glm4vMoeForConditionalGeneration": (5, 24),
+    "Lfm2MoeForCausalLM": (5, 24),
+    "MambaForCausalLM": (5, 24),
+    "Qwen2_5OmniThinkerForConditionalGeneration": (5, 24),
+    "Qwen3OmniMoeThinkerForConditionalGeneration": (5, 24),
+    "Qwen3VLForConditionalGeneration": (5, 24),
+    "Qwen3VLMoeForConditionalGeneration": (5, 24),
+    # They raise in older releases, with or without pads.
+    "CpmAntForCausalLM": (5, 24),
+    "Zamba2ForCausalLM": (5, 24),
 }
+
+# Those of them that were exact in the first releases: up to this one, not included.
+EXACT_BEFORE: Mapping[str, tuple[int, int]] = {
+    "Gemma2ForCausalLM": (4, 47),
+    "Idefics2ForConditionalGeneration": (4, 52),
+    "Idefics3ForConditionalGeneration": (4, 52),
+    "MoshiForCausalLM": (4, 52),
+}
+
+# Classes whose sliding window counts pads once it is full, up to a release.
+WINDOW_COUNTS_PADS_BEFORE: Mapping[str, tuple[int, int]] = {"Gemma2ForCausalLM": (4, 47)}
 
 # The last names of tables of learned or computed positions.
 POSITION_TABLES = (
@@ -158,7 +175,7 @@ def _limits(model: Any) -> Iterator[tuple[float, str]]:
     for name in (one.__name__ for one in type(model).__mro__):
         if name in NOT_EXACT:
             yield 0, NOT_EXACT[name]
-        if name in EXACT_SINCE and installed() < EXACT_SINCE[name]:
+        if name in EXACT_SINCE and EXACT_BEFORE.get(name, (0, 0)) <= installed() < EXACT_SINCE[name]:
             first = ".".join(map(str, EXACT_SINCE[name]))
             yield 0, f"in transformers below {first} its left-padded rows differ from the prompts alone"
         if name in WINDOW_COUNTS_PADS_BEFORE and installed() < WINDOW_COUNTS_PADS_BEFORE[name]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from facts import CACHE_FIELD
 from oracle import (
     BOS,
     EOS,
@@ -26,7 +27,7 @@ from oracle import (
     right_padded,
     together,
 )
-from stock import CACHE_IS_NONE, RELEASE, assert_same, endless, expected, new_tokens, unchanged
+from stock import CACHE_IS_NONE, assert_same, endless, expected, new_tokens, unchanged
 from torch import Tensor
 from transformers import GenerationConfig
 from transformers.generation.utils import GenerationMixin
@@ -39,7 +40,6 @@ pytestmark = [pytest.mark.usefixtures("installed"), CACHE_IS_NONE]
 
 NAMES = ("llama", "gpt2", "mistral", "opt", "bloom")
 SIDES = tuple(PADDERS)
-CACHE_FIELD = "cache" if RELEASE >= (5, 24) else "past_key_values"
 
 
 def _view(tensor: Tensor) -> Tensor:
@@ -383,6 +383,17 @@ def _length(model: Any, given: str, width: int) -> dict[str, Any]:
     return greedy
 
 
+def _granted(model: Any, width: int, embeds: bool, arguments: Mapping[str, Any]) -> int:
+    """The number of new tokens that transformers grants to an unpadded prompt of so many columns.
+
+    Which of the lengths that a config holds count columns differs between releases: docs/releases.md.
+    """
+    prompt = right_padded([[5 + column for column in range(width)]])
+    with padfix.suppressed():
+        output = model.generate(**(embedded(model, prompt) if embeds else prompt), **arguments)
+    return int(output.shape[1]) - (0 if embeds else width)
+
+
 @pytest.mark.filterwarnings("ignore:Using the model-agnostic default:UserWarning")
 @pytest.mark.parametrize(
     "given",
@@ -408,24 +419,25 @@ def test_lengths_count_the_callers_columns(side: str, extra: int, embeds: bool, 
         assert arguments[name] == value
     with padfix.suppressed():
         stock = model.generate(**passed, **arguments)
-    assert output.shape == stock.shape
     assert output.dtype == stock.dtype
-    granted = output.shape[1] - (0 if embeds else width)
-    if given != "default":
+    granted = _granted(model, width, embeds, arguments)
+    if given in ("keyword", "keyword over a passed config", "max_new_tokens over max_length"):
         assert granted == NEW
+    assert output.shape == stock.shape == (3, granted + (0 if embeds else width))
     assert output[:, -granted:].tolist() == new_tokens(model, ROWS, do_sample=False, max_new_tokens=granted)
 
 
 @pytest.mark.parametrize("columns", [18, 20, 22])
-def test_a_length_that_is_the_librarys_default_by_chance_counts_columns_too(columns: int) -> None:
+def test_a_length_that_is_the_librarys_default_by_chance_grants_what_it_grants_without_pads(columns: int) -> None:
     model, batch = endless("llama"), right_padded(ROWS, extra=2)
-    for arguments in (
-        {"generation_config": GenerationConfig(max_length=columns, do_sample=False, pad_token_id=PAD)},
-        {"max_length": columns, "do_sample": False},
-    ):
+    in_config = {"generation_config": GenerationConfig(max_length=columns, do_sample=False, pad_token_id=PAD)}
+    as_keyword = {"max_length": columns, "do_sample": False}
+    assert _granted(model, 9, False, as_keyword) == columns - 9
+    for arguments in (in_config, as_keyword):
+        granted = _granted(model, 9, False, arguments)
         output = model.generate(**batch, **arguments)
-        assert output.shape == (3, columns)
-        assert output[:, 9:].tolist() == new_tokens(model, ROWS, do_sample=False, max_new_tokens=columns - 9)
+        assert output.shape == (3, 9 + granted)
+        assert output[:, 9:].tolist() == new_tokens(model, ROWS, do_sample=False, max_new_tokens=granted)
 
 
 @pytest.mark.parametrize("side", SIDES)

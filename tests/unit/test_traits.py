@@ -16,15 +16,23 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from facts import RELEASE, ROPE_FIELD
 from oracle import MODELS, ROWS, alone, build, compare, left_padded, right_padded, together
 from transformers import GenerationMixin, LlamaForCausalLM, PreTrainedModel
 
 import padfix
 from padfix.generation import traits
-from padfix.generation.compat import NEWEST_TESTED, installed
 from padfix.generation.limits import CUT_BEFORE_US
-from padfix.generation.traits import EXACT_SINCE, NOT_EXACT, WINDOW_COUNTS_PADS_BEFORE, Traits, traits_of
+from padfix.generation.traits import (
+    EXACT_BEFORE,
+    EXACT_SINCE,
+    NOT_EXACT,
+    WINDOW_COUNTS_PADS_BEFORE,
+    Traits,
+    traits_of,
+)
 from padfix.layout.plan import LayoutPlan
+from padfix.releases import NEWEST_TESTED, OLDEST
 from padfix.strategies import choose
 
 COUNTED = "it counts positions from column 0 or from the length of the cache, pads included"
@@ -55,10 +63,9 @@ ROPES: dict[str, tuple[dict[str, Any], str]] = {
 
 def with_rope(kind: str) -> Any:
     """The Llama of the oracle with this rotary embedding."""
-    name = "rope_parameters" if installed() >= (5, 0) else "rope_scaling"
     longest = LIMIT if kind == "dynamic" else 4 * LIMIT
     plain = build("llama")
-    sizes = {**MODELS["llama"][1], "max_position_embeddings": longest, name: dict(ROPES[kind][0])}
+    sizes = {**MODELS["llama"][1], "max_position_embeddings": longest, ROPE_FIELD: dict(ROPES[kind][0])}
     if kind == "longrope":
         sizes["original_max_position_embeddings"] = LIMIT  # where 4.57 looks for it
     model = LlamaForCausalLM(transformers.LlamaConfig(**sizes)).eval()
@@ -204,7 +211,7 @@ def test_adapter_of_peft_is_seen_while_it_generates(kind: str) -> None:
 # Tables of classes
 
 
-@pytest.mark.skipif(installed() < NEWEST_TESTED, reason="the tables name classes of the newest release")
+@pytest.mark.skipif(RELEASE < NEWEST_TESTED, reason="the tables name classes of the newest release")
 def test_classes_of_the_tables_exist() -> None:
     models = Path(transformers.__file__).parent / "models"
     text = "".join(file.read_text(encoding="utf-8") for file in models.glob("*/modeling_*.py"))
@@ -236,6 +243,18 @@ def test_class_of_a_later_release_names_that_release(
     monkeypatch.setattr(traits, "installed", lambda: (since[0], since[1] - 1))
     assert traits_of(model).exact_up_to == 0
     assert f"below {since[0]}.{since[1]} " in traits_of(model).reason
+
+
+@pytest.mark.parametrize(("name", "before"), EXACT_BEFORE.items())
+def test_class_that_was_exact_in_the_first_releases_is_named_from_the_first_on_that_was_not(
+    name: str, before: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = other_class("llama", type(name, (LlamaForCausalLM,), {}))
+    assert OLDEST < before < EXACT_SINCE[name]
+    monkeypatch.setattr(traits, "installed", lambda: OLDEST)
+    assert traits_of(model) == expected(model)
+    monkeypatch.setattr(traits, "installed", lambda: before)
+    assert traits_of(model).exact_up_to == 0
 
 
 @pytest.mark.parametrize("name", NOT_EXACT)
@@ -492,10 +511,9 @@ def test_sliding_cache_of_an_old_release_counts_pads_once_it_is_full(monkeypatch
         pass
 
     model = Gemma2ForCausalLM(sliding_window=32)
-    monkeypatch.setattr(traits, "installed", lambda: (4, 56))
-    assert traits_of(model).exact_up_to == 32
-    monkeypatch.setattr(traits, "installed", lambda: (4, 57))
-    assert traits_of(model).exact_up_to == math.inf
+    for release, exact_up_to in (((4, 46), 32), ((4, 47), 0), ((4, 56), 0), ((4, 57), math.inf)):
+        monkeypatch.setattr(traits, "installed", lambda release=release: release)
+        assert traits_of(model).exact_up_to == exact_up_to, release
 
 
 def test_a_peft_model_is_known_by_the_model_beneath_it() -> None:
