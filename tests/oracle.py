@@ -68,7 +68,39 @@ MODELS: Mapping[str, tuple[str, dict[str, Any]]] = {
     ),
     "bloom": (
         "BloomForCausalLM",
-        {"vocab_size": VOCABULARY, "hidden_size": 32, "n_layer": 2, "n_head": 4, "tie_word_embeddings": False},
+        {
+            "vocab_size": VOCABULARY,
+            "hidden_size": 32,
+            "n_layer": 2,
+            "n_head": 4,
+            "initializer_range": 0.04,  # with less its replies hang on the last token alone
+            "tie_word_embeddings": False,
+        },
+    ),
+    "mamba2": (
+        "Mamba2ForCausalLM",
+        {
+            "vocab_size": VOCABULARY,
+            "hidden_size": 32,
+            "num_hidden_layers": 2,
+            "num_heads": 8,
+            "head_dim": 8,
+            "state_size": 8,
+            "n_groups": 2,
+            "chunk_size": 4,
+            "tie_word_embeddings": False,
+        },
+    ),
+    "gemma3": (  # a sliding layer, then a full one; up to 4.51 the pattern says so
+        "Gemma3ForCausalLM",
+        _LLAMA
+        | {
+            "head_dim": 8,
+            "sliding_window": 4,
+            "sliding_window_pattern": 2,
+            "layer_types": ["sliding_attention", "full_attention"],
+            "tie_word_embeddings": False,
+        },
     ),
     "bart": (
         "BartForConditionalGeneration",
@@ -120,6 +152,11 @@ def _weights(name: str, config: tuple[tuple[str, Any], ...]) -> Any:
     for special, value in specials.items():
         setattr(model.generation_config, special, value)
     return model
+
+
+def is_there(name: str) -> bool:
+    """Whether the installed release of transformers has the model."""
+    return hasattr(transformers, MODELS[name][0])
 
 
 def build(name: str, **config: Any) -> Any:

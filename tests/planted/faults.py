@@ -7,9 +7,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
+from oracle import BOS
+from properties.batches import FLAGS, STATIC
 from torch import Tensor
 
 from padfix import pipeline
+from padfix.generation import compat
 from padfix.generation.call import GenerateCall
 from padfix.generation.lengths import reduced
 from padfix.generation.outputs import sequences_to_caller
@@ -168,6 +171,42 @@ def only_ones_are_real(mask: Tensor) -> Padding | None:
     return None if bool(real.all()) else Padding(real, "given")
 
 
+def one_kind_overlooked(overlooked: Callable[[Tensor], bool]) -> Plant:
+    """A mask of one kind counts as one that masks nothing."""
+
+    def plant(original: Any) -> Any:
+        return lambda mask: None if overlooked(mask) else original(mask)
+
+    return plant
+
+
+def has_one_row_for_all(x: Tensor) -> bool:
+    return len(x) > 1 and x.stride(0) == 0
+
+
+def as_it_lies(x: Tensor) -> Tensor:
+    """What somebody reads who takes the tensor for contiguous."""
+    return x if has_one_row_for_all(x) else x.as_strided(x.shape, (x.shape[1], 1))
+
+
+def mask_read_as_it_lies(original: Any) -> Any:
+    return lambda mask: original(as_it_lies(mask))
+
+
+def bos_is_content(original: Any) -> Any:
+    return lambda ids, pad_id, eos_ids: None if pad_id == BOS else original(ids, pad_id, eos_ids)
+
+
+def long_rows_lose_a_token(padding: Padding | None, *_: Any) -> Padding | None:
+    if padding is None:
+        return None
+    real = padding.real.clone()
+    for row in real:
+        if int(row.sum()) > 10:
+            row[int(row.nonzero()[0])] = False
+    return replace(padding, real=real)
+
+
 def padding_inverted(padding: Padding | None, *_: Any) -> Padding | None:
     return None if padding is None else replace(padding, real=~padding.real)
 
@@ -223,6 +262,11 @@ def ids_of_the_caller(call: GenerateCall, plan: LayoutPlan) -> Any:
     return call.ids[:, plan.trim :].clamp(0, 98)
 
 
+def ids_read_as_they_lie(call: GenerateCall, plan: LayoutPlan) -> Any:
+    assert call.ids is not None
+    return plan.to_model(as_it_lies(call.ids), fill=57).clamp(0, 98)
+
+
 def positions_of_the_caller(call: GenerateCall, plan: LayoutPlan) -> Any:
     positions = call.get("position_ids")
     return None if positions is None else positions[:, plan.trim :].expand(call.batch, -1)
@@ -268,6 +312,43 @@ def replies_of_the_next_row(sequences: Tensor, prompt: Tensor, model_width: int)
 def replies_cut_at_the_callers_width(sequences: Tensor, prompt: Tensor, model_width: int) -> Tensor:
     whole = sequences_to_caller(sequences, prompt, model_width)
     return torch.cat((whole[:, : prompt.shape[1]], sequences[:, prompt.shape[1] :]), 1)
+
+
+def unreduced(set_there: Callable[[GenerateCall], bool]) -> Plant:
+    """A `max_length` that stands in one place is not reduced by the trim."""
+
+    def plant(original: Any) -> Any:
+        def spoiled(call: GenerateCall, *args: Any, **kwargs: Any) -> Mapping[str, Any]:
+            changes: Mapping[str, Any] = {} if set_there(call) else original(call, *args, **kwargs)
+            return changes
+
+        return spoiled
+
+    return plant
+
+
+def in_keyword(call: GenerateCall) -> bool:
+    return call.get("max_length") is not None
+
+
+def in_passed_config(call: GenerateCall) -> bool:
+    passed = call.get("generation_config")
+    return not in_keyword(call) and passed is not None and passed.max_length not in (None, 20)
+
+
+def in_own_config(call: GenerateCall) -> bool:
+    return not in_keyword(call) and not in_passed_config(call)
+
+
+def own_length_wins(original: Any) -> Any:
+    def spoiled(call: GenerateCall, config: Any, columns: int, **kwargs: Any) -> Mapping[str, Any]:
+        changes: Mapping[str, Any] = original(call, config, columns, **kwargs)
+        own = call.model.generation_config.max_length
+        if columns and in_passed_config(call) and own not in (None, 20) and config.max_new_tokens is None:
+            return {"max_length": own - columns}
+        return changes
+
+    return spoiled
 
 
 def new_tokens_reduced(original: Any) -> Any:
@@ -317,10 +398,22 @@ FAULTS: Mapping[str, Fault] = {
     "pad == eos: the shortest run is padding": Fault("ids", detect, "from_ids", shortest_run_is_padding),
     "pad == eos: nothing is padding": Fault("ids", detect, "from_ids", no_rule_for_pad_as_eos),
     # A call of generate
+    "a mask is read as if it were contiguous": Fault(PLAIN, pipeline, "from_mask", mask_read_as_it_lies),
+    "an expanded mask is overlooked": Fault(SINGLE, pipeline, "from_mask", one_kind_overlooked(has_one_row_for_all)),
+    "a bool mask is overlooked": Fault(
+        PLAIN, pipeline, "from_mask", one_kind_overlooked(lambda mask: mask.dtype == torch.bool)
+    ),
+    "a float mask is overlooked": Fault(PLAIN, pipeline, "from_mask", one_kind_overlooked(torch.is_floating_point)),
+    "a long prompt loses its first token": Fault(SINGLE, pipeline, "from_mask", after(long_rows_lose_a_token)),
+    "pad == bos: nothing is padding": Fault(PLAIN, pipeline, "from_ids", bos_is_content),
+    "no prompt is trimmed": Fault(SINGLE, compat, "wants_fixed_shapes", instead(lambda *_: True)),
     "holes are overlooked": Fault(PLAIN, pipeline, "from_mask", after(only_the_end_is_looked_at)),
     "the inferred mask is inside out": Fault(SINGLE, pipeline, "from_ids", after(padding_inverted)),
     "pads are looked for by id 0": Fault(SINGLE, pipeline, "from_ids", id_0_looked_for),
     "the ids are not moved": Fault(SINGLE, left_pad, "to_model", argument("input_ids", ids_of_the_caller)),
+    "the ids are read as if they were contiguous": Fault(
+        SINGLE, left_pad, "to_model", argument("input_ids", ids_read_as_they_lie)
+    ),
     "the mask is not moved": Fault(SINGLE, left_pad, "to_model", argument("attention_mask", mask_of_the_caller)),
     "the mask is dropped": Fault(SINGLE, left_pad, "to_model", argument("attention_mask", mask_of_ones)),
     "a row has its neighbour's mask": Fault(
@@ -329,6 +422,10 @@ FAULTS: Mapping[str, Fault] = {
     "position_ids are kept": Fault(SINGLE, left_pad, "to_model", argument("position_ids", positions_of_the_caller)),
     "the caller's mask is written to": Fault(SINGLE, left_pad, "to_model", before(mask_written_to)),
     "max_length is not reduced by the trim": Fault(SINGLE, left_pad, "reduced", instead(lambda *_, **__: {})),
+    "a max_length keyword is not reduced": Fault(SINGLE, left_pad, "reduced", unreduced(in_keyword)),
+    "a passed max_length is not reduced": Fault(SINGLE, left_pad, "reduced", unreduced(in_passed_config)),
+    "the model's own max_length is not reduced": Fault(SINGLE, left_pad, "reduced", unreduced(in_own_config)),
+    "the model's own max_length beats a passed one": Fault(SINGLE, left_pad, "reduced", own_length_wins),
     "max_new_tokens is reduced by the trim": Fault(SINGLE, left_pad, "reduced", new_tokens_reduced),
     "the caller's config is changed": Fault(SINGLE, left_pad, "reduced", instead(set_on_the_callers_config)),
     "the prompt is rebuilt from the model's": Fault(
@@ -346,3 +443,6 @@ FAULTS: Mapping[str, Fault] = {
         "sampling", left_pad, "to_model", before(lambda *_, **__: torch.rand(1))
     ),
 }
+if any(STATIC in flags for flags in FLAGS):
+    trimmed = Fault(SINGLE, compat, "wants_fixed_shapes", instead(lambda *_: False))
+    FAULTS = {**FAULTS, "a static cache gets a trimmed prompt": trimmed}

@@ -10,6 +10,7 @@ The single runs are remembered, so that an example costs little more than its ow
 from __future__ import annotations
 
 import functools
+import inspect
 import random
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +19,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from hypothesis import assume
+import transformers
 from hypothesis import strategies as st
-from oracle import EOS, VOCABULARY, Reply, alone, build, compare, read
+from oracle import BOS, EOS, VOCABULARY, Reply, alone, build, compare, is_there, read
 from torch import Tensor
 from transformers import GenerationConfig
 
@@ -31,23 +32,47 @@ from padfix.layout.plan import LayoutPlan
 from .laws import read_real
 from .layouts import SIDES, columns
 
-__all__ = ["MODELS", "POOL", "Case", "cases", "equals_left_padding_by_hand", "equals_single", "sampled_cases", "single"]
+__all__ = [
+    "FLAGS",
+    "MODELS",
+    "POOL",
+    "STATIC",
+    "Case",
+    "cases",
+    "equals_left_padding_by_hand",
+    "equals_single",
+    "is_promised",
+    "may_be_refused",
+    "runs_alone",
+    "sampled_cases",
+    "single",
+]
 
-MODELS = ("llama", "gpt2", "mistral")
-WIDEST = 14
+# Those of them that the installed release has.
+MODELS = tuple(filter(is_there, ("llama", "gpt2", "mistral", "bloom", "opt", "mamba2", "gemma3")))
+RELEASE = tuple(map(int, transformers.__version__.split(".")[:2]))
+# Models that padfix may refuse below a release, by a warning that names their class, wherever the model would see pads.
+MAY_BE_REFUSED_BEFORE = {"gemma3": (4, 57), "mamba2": (5, 24)}
+# Models that cannot run a prompt of one token below a release: transformers 4.46.3 cannot, 4.51.3 can.
+ONE_TOKEN_FAILS_BEFORE = {"mamba2": (4, 51)}
+LONGEST, WIDEST = 14, 17
 
 Row = tuple[int, ...]
 Flags = tuple[tuple[str, Any], ...]
 
 
 def _pool() -> tuple[Row, ...]:
-    """Prompts of 1 to 9 tokens, all different; ids that serve as pad or EOS are among their tokens."""
+    """Prompts of 1 to 14 tokens, all different: some start with BOS, some hold ids that serve as pad or EOS."""
     draw = random.Random(11)
-    rows = {tuple(draw.randrange(VOCABULARY) for _ in range(1 + at % 9)) for at in range(45)}
+    drawn = [[draw.randrange(VOCABULARY) for _ in range(1 + at % LONGEST)] for at in range(4 * LONGEST)]
+    rows = {tuple([BOS, *row[1:]] if at % 5 == 4 else row) for at, row in enumerate(drawn)}
     return tuple(sorted(rows, key=lambda row: (len(row), row)))
 
 
 POOL = _pool()
+
+# A cache of fixed shape: the prompt keeps its width. Nothing is compiled on a CPU.
+STATIC = ("cache_implementation", "static")
 
 # Flags under which a row gets what it gets alone.
 FLAGS: tuple[Flags, ...] = (
@@ -62,19 +87,28 @@ FLAGS: tuple[Flags, ...] = (
     (("bad_words_ids", ((61,), (24,))),),
     (("forced_eos_token_id", 7),),
 )
+if RELEASE >= (4, 57):  # 4.46 and 4.51 have no static cache for some of the models
+    FLAGS += ((STATIC,), (STATIC, ("num_beams", 2)))
 
-# What bounds the reply, where it stands, and how many new tokens it grants (None: max_length=20, or no word at all).
+# What bounds the reply, how many new tokens it grants (None: max_length=20, or no word at all), and where it stands:
+# as a keyword, in the config that is passed, in the model's own (whether one is passed or not), or in both of these, of
+# which the model's own then grants two more.
 LENGTHS: tuple[tuple[str, str, int | None], ...] = (
     ("max_new_tokens", "keyword", 5),
     ("max_new_tokens", "keyword", 1),
-    ("max_new_tokens", "config", 4),
+    ("max_new_tokens", "passed", 4),
+    ("max_new_tokens", "own", 4),
     ("max_length", "keyword", 5),
     ("max_length", "keyword", 1),
     ("max_length", "keyword", None),
-    ("max_length", "config", 5),
-    ("max_length", "config", 3),
-    ("max_length", "config", 5),
-    ("max_length", "config", None),
+    ("max_length", "passed", 5),
+    ("max_length", "passed", 3),
+    ("max_length", "passed", None),
+    ("max_length", "own", 5),
+    ("max_length", "own", 2),
+    ("max_length", "own", None),
+    ("max_length", "both", 4),
+    ("max_length", "both", 2),
     ("default", "", None),
 )
 
@@ -88,7 +122,8 @@ class Case:
         width: The number of columns.
         columns: For each row the columns of its tokens.
         mask: The dtype of the mask, or None where none is given.
-        views: Whether ids and mask are views into larger tensors, or one row expanded where all rows are alike.
+        ids_as, mask_as: How each lies in memory: `own` (contiguous), `view` (every other column of a larger tensor),
+            `turned` (column by column), `expanded` (one row for all, where all are alike; else `own`).
         ids_dtype: The dtype of the ids.
         pad: The pad id; `eos` for the first EOS id, None for unset.
         filler: The id under masked cells; None for the pad id that transformers will use.
@@ -96,8 +131,9 @@ class Case:
         flags: Further arguments.
         length: A row of LENGTHS.
         passed: Whether a generation config is passed (else the model's own is set).
-        specials_in, flags_in: `keyword` or `config`, where pad and EOS, and where the flags stand.
-        positions: None, `implied` (from the mask) or `arange` (one row that counts the columns, or one for each).
+        specials_in, flags_in: `keyword` or `config`, where pad, BOS and EOS, and where the flags stand.
+        positions: None, `implied` (from the mask) or `arange` (one row that counts the columns, or one for each); a
+            model that takes none gets none.
         as_tensor: Whether plain ids are asked for, rather than a ModelOutput.
     """
 
@@ -105,7 +141,8 @@ class Case:
     width: int
     columns: tuple[tuple[int, ...], ...]
     mask: str | None = "int64"
-    views: bool = False
+    ids_as: str = "own"
+    mask_as: str = "own"
     ids_dtype: str = "int64"
     pad: int | str | None = 0
     filler: int | None = None
@@ -121,21 +158,30 @@ class Case:
 
 @st.composite
 def _boards(draw: st.DrawFn, *, empty: bool) -> tuple[tuple[Row, ...], int, tuple[tuple[int, ...], ...]]:
-    """Prompts (one in a while an empty one among them), a width and the columns of their tokens."""
+    """Prompts (once in a while an empty one among them), a width and the columns of their tokens.
+
+    Once in a while all prompts are the same, or of one length and in the same columns.
+    """
     batch = draw(st.sampled_from((2, 3, 1, 4, 5, 6)))
-    prompts = draw(st.lists(st.sampled_from(POOL), min_size=batch, max_size=batch))
-    if len(prompts) > 1 and _seldom(draw):
+    one_length = _seldom(draw)
+    length = draw(st.integers(1, LONGEST)) if one_length else None
+    prompts = draw(
+        st.lists(st.sampled_from([row for row in POOL if length in (None, len(row))]), min_size=batch, max_size=batch)
+    )
+    if len(prompts) > 1 and not one_length and _seldom(draw):
         prompts = [prompts[0]] * len(prompts)
-    if empty and _seldom(draw):
+        one_length = draw(st.booleans())
+    if empty and not one_length and _seldom(draw):
         prompts[draw(st.integers(0, len(prompts) - 1))] = ()
     longest = max(1, *map(len, prompts))
     alike = len(set(map(len, prompts))) == 1
     width = min(longest + draw(st.sampled_from((1, 2, 4, 0) if alike else (0, 0, 1, 3, 5))), WIDEST)
     side = draw(st.sampled_from(("each", *SIDES, "right", "each")))
     placed = tuple(
-        draw(columns(len(row), width, draw(st.sampled_from(SIDES)) if side == "each" else side)) for row in prompts
+        draw(columns(len(row), width, draw(st.sampled_from(SIDES)) if side == "each" else side))
+        for row in (prompts[:1] if one_length else prompts)
     )
-    return tuple(prompts), width, placed
+    return tuple(prompts), width, placed * len(prompts) if one_length else placed
 
 
 def _seldom(draw: st.DrawFn) -> bool:
@@ -147,23 +193,27 @@ def cases(draw: st.DrawFn) -> Case:
     """Calls whose rows have to get what they get alone."""
     rows, width, placed = draw(_boards(empty=True))
     mask = draw(st.sampled_from(("int64", "int64", "bool", "float32", "int32", None, None)))
-    pad = draw(st.sampled_from((57, "eos", 0, 98, None, 1, "eos", VOCABULARY, 150)))
+    pad = draw(st.sampled_from((57, "eos", 0, 98, None, BOS, "eos", VOCABULARY, 150)))
     filler = None if mask is None else draw(st.sampled_from((None, None, 0, 57, EOS, -1, VOCABULARY)))
     length = draw(st.sampled_from(LENGTHS))
     place = st.sampled_from(("keyword", "config"))
+    in_memory = st.sampled_from(("own", "view", "turned", "own"))
+    if len(rows) > 1 and len(set(placed)) == 1:
+        in_memory = st.sampled_from(("expanded", "own", "view", "turned", "expanded", "expanded"))
     return Case(
         rows,
         width,
         placed,
         mask=mask,
-        views=draw(st.booleans()),
+        ids_as=draw(in_memory),
+        mask_as=draw(in_memory),
         ids_dtype=draw(st.sampled_from(("int64", "int64", "int64", "int32"))),
         pad=pad,
         filler=filler,
         eos_at=tuple(draw(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_size=2))),
         flags=draw(st.sampled_from(FLAGS[:1] if length[2] is None else FLAGS)),
         length=length,
-        passed=draw(st.booleans()),
+        passed=length[1] in ("passed", "both") or draw(st.booleans()),
         specials_in=draw(place),
         flags_in=draw(place),
         positions=draw(st.sampled_from((None, None, None, "implied", "arange"))),
@@ -177,9 +227,32 @@ def model(name: str) -> Any:
     return build(name)
 
 
+def may_be_refused(name: str) -> bool:
+    """Whether padfix may refuse the model in this release, wherever it would see pads."""
+    return MAY_BE_REFUSED_BEFORE.get(name, (0, 0)) > RELEASE
+
+
+def runs_alone(name: str, row: Row) -> bool:
+    """Whether transformers itself can run the prompt alone."""
+    return len(row) != 1 or ONE_TOKEN_FAILS_BEFORE.get(name, (0, 0)) <= RELEASE
+
+
 @functools.cache
+def takes_positions(name: str) -> bool:
+    """Whether the forward of the model has position_ids."""
+    return "position_ids" in inspect.signature(model(name).forward).parameters
+
+
 def single(name: str, row: Row, new: int, flags: Flags = (), eos: Row = (EOS,)) -> tuple[Reply, ...]:
-    """What a prompt gets alone from transformers as it is: one reply, or one for each returned sequence."""
+    """What a prompt gets alone from transformers as it is: one reply, or one for each returned sequence.
+
+    With a cache that grows, also where the flags ask for a static one.
+    """
+    return _single(name, row, new, tuple(flag for flag in flags if flag != STATIC), eos)
+
+
+@functools.cache
+def _single(name: str, row: Row, new: int, flags: Flags, eos: Row) -> tuple[Reply, ...]:
     lists = {key: _listed(value) for key, value in flags}
     arguments = {"max_new_tokens": new, "eos_token_id": list(eos), "pad_token_id": eos[0], **lists}
     return tuple(alone(model(name), [row], distinct=False, **arguments))
@@ -224,6 +297,11 @@ class Call:
         """Whether any cell is a pad."""
         return not all(all(cells) for cells in self.real)
 
+    @property
+    def is_misplaced(self) -> bool:
+        """Whether a pad follows a real token in some row."""
+        return any(list(cells) != sorted(cells) for cells in self.real)
+
 
 def call_of(name: str, case: Case) -> Call:
     """The tensors and arguments of a case."""
@@ -241,12 +319,13 @@ def call_of(name: str, case: Case) -> Call:
     if case.mask is None:
         real = read_real(cells, used, eos)
     else:
-        mask = _laid_out(torch.tensor(real).to(getattr(torch, case.mask)), case.views)
-    ids = _laid_out(torch.tensor(cells, dtype=getattr(torch, case.ids_dtype)), case.views)
+        mask = _laid_out(torch.tensor(real).to(getattr(torch, case.mask)), case.mask_as)
+    ids = _laid_out(torch.tensor(cells, dtype=getattr(torch, case.ids_dtype)), case.ids_as)
 
     keywords: dict[str, Any] = {}
-    config: dict[str, Any] = {}
-    specials = {"eos_token_id": eos[0] if len(eos) == 1 else list(eos), "pad_token_id": pad}
+    own: dict[str, Any] = {}
+    config: dict[str, Any] = {} if case.passed else own
+    specials = {"eos_token_id": eos[0] if len(eos) == 1 else list(eos), "bos_token_id": BOS, "pad_token_id": pad}
     (keywords if case.specials_in == "keyword" else config).update(
         {key: value for key, value in specials.items() if value is not None}
     )
@@ -255,14 +334,16 @@ def call_of(name: str, case: Case) -> Call:
     field, place, new = case.length
     if field != "default":
         columns_before = case.width if field == "max_length" else 0
-        (keywords if place == "keyword" else config)[field] = 20 if new is None else columns_before + new
+        value = 20 if new is None else columns_before + new
+        {"keyword": keywords, "passed": config, "own": own, "both": config}[place][field] = value
+        if place == "both":
+            own[field] = value + 2
     if case.passed:
         keywords["generation_config"] = GenerationConfig(**config)
-    if case.positions and any(map(any, real)) and not all(map(all, real)):
+    if case.positions and takes_positions(name) and any(map(any, real)) and not all(map(all, real)):
         # transformers does not repeat a single row of positions for beams.
         rows = len(real) if "num_beams" in flags else 1
         keywords["position_ids"] = _positions(case.positions, real, rows)
-    own = {} if case.passed else config
     effective = {**flags, "eos_token_id": list(eos), "pad_token_id": used}
     return Call(ids, mask, real, keywords, own, effective, eos, used)
 
@@ -274,13 +355,15 @@ def _ends(name: str, case: Case) -> Row:
     return tuple(dict.fromkeys(tokens)) or (EOS,)
 
 
-def _laid_out(x: Tensor, views: bool) -> Tensor:
-    """`x`, or a view with the same values: one row expanded where all are alike, else every other column."""
-    if not views:
-        return x
-    if len(x) > 1 and bool((x == x[:1]).all()):
+def _laid_out(x: Tensor, lying: str) -> Tensor:
+    """The values of `x`, in memory as a case says."""
+    if lying == "view":
+        return torch.stack((x, (x == 0).to(x.dtype)), 2).flatten(1)[:, ::2]
+    if lying == "turned":
+        return x.t().contiguous().t()
+    if lying == "expanded" and bool((x == x[:1]).all()):
         return x[:1].expand(len(x), -1)
-    return torch.stack((x, 1 - x.int().to(x.dtype) if x.dtype != torch.bool else ~x), 2).flatten(1)[:, ::2]
+    return x
 
 
 def _positions(kind: str, real: Sequence[Sequence[bool]], rows: int) -> Tensor:
@@ -317,29 +400,45 @@ def own_config(model: Any, fields: Mapping[str, Any]) -> Iterator[None]:
 
 # What padfix may say about a call, and in which words.
 EMPTY, GUESSED, CACHE = "no real token", "was taken for padding", "its cache belongs to the left-padded batch"
+REFUSED = "padfix cannot make this call right"
 # What transformers says where no length is asked for.
 DEFAULT_LENGTH = "Using the model-agnostic default `max_length`"
 
 
 @contextmanager
-def heard(*, always: Sequence[str] = (), maybe: Sequence[str] = ()) -> Iterator[None]:
-    """A block in which each of `always` has to be said by a PadfixWarning, and nothing but those and `maybe`."""
+def heard() -> Iterator[list[str]]:
+    """A block and what padfix says in it; anything else that is said fails, but for the default length."""
+    ours: list[str] = []
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        yield
+        yield ours
     for one in said:
-        ours = issubclass(one.category, padfix.PadfixWarning)
-        expected = (*always, *maybe) if ours else (DEFAULT_LENGTH,)
-        assert any(words in str(one.message) for words in expected), f"unexpected {one.category}: {one.message}"
-    for words in always:
-        assert any(words in str(one.message) for one in said), f"no warning says {words!r}"
+        if issubclass(one.category, padfix.PadfixWarning):
+            ours.append(str(one.message))
+        else:
+            assert DEFAULT_LENGTH in str(one.message), f"unexpected {one.category}: {one.message}"
+
+
+@contextmanager
+def first_width(model: Any) -> Iterator[list[int]]:
+    """A block and the number of columns of each forward's input in it."""
+    seen: list[int] = []
+    hook = model.register_forward_pre_hook(
+        lambda _, args, kwargs: seen.append(kwargs["input_ids"].shape[1]), with_kwargs=True
+    )
+    try:
+        yield seen
+    finally:
+        hook.remove()
 
 
 def generated(name: str, case: Case, call: Call, **extra: Any) -> Any:
-    """The output of the call, checked for what it must leave alone and for what it must say.
+    """The output of the call, checked for what it must leave alone, for what it must say and for the model's width.
 
-    That is: the caller's tensors and configs, the global random state, and warnings about empty rows, guesses and
-    caches alone. A batch with pads after real tokens has to have been repaired, one without pads left to transformers.
+    It must leave alone the caller's tensors and configs and the global random state. It must say which rows are empty
+    and which pads are a guess, and may say that it has no cache. A batch with pads after real tokens has to have been
+    repaired, without the columns that are pads in every row unless the cache is static; one without pads has to have
+    been left to transformers. None for a call that padfix has refused, where it may: by name, and run as it is.
     """
     keywords = {**call.keywords, **extra}
     if call.mask is not None:
@@ -348,19 +447,10 @@ def generated(name: str, case: Case, call: Call, **extra: Any) -> Any:
     copies = {key: value.clone() for key, value in tensors.items()}
     config = keywords.get("generation_config")
     fields = None if config is None else config.to_dict()
-    misplaced = any(list(cells) != sorted(cells) for cells in call.real)
-    has_empty = not all(map(any, call.real))
-    guessed = call.mask is None and call.is_padded and call.pad in call.eos
     before = notices.counts().get("repaired", 0)
     runs = model(name)
     random_state = torch.get_rng_state()
-    with (
-        own_config(runs, call.own),
-        heard(
-            always=[words for words, expected in ((EMPTY, has_empty), (GUESSED, guessed)) if expected],
-            maybe=[CACHE] if call.is_padded and not case.as_tensor else [],
-        ),
-    ):
+    with own_config(runs, call.own), heard() as said, first_width(runs) as widths:
         output = runs.generate(input_ids=call.ids, **keywords)
     if not keywords.get("do_sample"):
         assert torch.equal(torch.get_rng_state(), random_state), "the call drew from the global random state"
@@ -368,23 +458,70 @@ def generated(name: str, case: Case, call: Call, **extra: Any) -> Any:
         assert torch.equal(tensors[key], value), f"the call changed the caller's {key}"
     assert config is None or config.to_dict() == fields, "the call changed the caller's generation config"
     repaired = notices.counts().get("repaired", 0) - before
-    assert repaired or not (misplaced and any(map(any, call.real))), "the call was left as it is"
+    refused = [message for message in said if REFUSED in message]
+    _only_says_what_it_must(case, call, said, refused)
+    if refused:
+        lengths = [len(row) for row in call.rows if row]
+        assert may_be_refused(name), f"refused: {refused}"
+        assert len(set(lengths)) > 1, f"refused, though no pad would be left: {refused}"
+        assert not repaired, "refused and repaired"
+        assert type(runs).__name__ in refused[0], f"the warning does not name the model: {refused[0]}"
+        torch.set_rng_state(random_state)
+        with own_config(runs, call.own), padfix.suppressed(), heard():
+            stock = runs.generate(input_ids=call.ids, **keywords)
+        assert torch.equal(_sequences(output), _sequences(stock)), "a refused call did not run as it is"
+        return None
+    some = any(map(any, call.real))
+    assert repaired or not (call.is_misplaced and some), "the call was left as it is"
     assert call.is_padded or not repaired, "a call without pads was repaired"
+    longest = max(map(len, call.rows))
+    trimmed = call.is_misplaced and some and STATIC not in case.flags
+    allowed = {longest, case.width} if may_be_refused(name) else {longest if trimmed else case.width}
+    assert widths[0] in allowed, f"the model saw {widths[0]} columns of {case.width}, the longest row has {longest}"
     return output
+
+
+def _only_says_what_it_must(case: Case, call: Call, said: Sequence[str], refused: Sequence[str]) -> None:
+    guessed = call.mask is None and call.is_padded and call.pad in call.eos and not refused
+    has_empty = not all(map(any, call.real))
+    always = [words for words, expected in ((EMPTY, has_empty), (GUESSED, guessed)) if expected]
+    maybe = [CACHE] if call.is_padded and not case.as_tensor else []
+    for words in always:
+        assert any(words in message for message in said), f"no warning says {words!r}"
+    for message in said:
+        assert message in refused or any(words in message for words in (*always, *maybe)), f"unexpected: {message}"
+
+
+def _sequences(output: Any) -> Tensor:
+    sequences: Tensor = output if isinstance(output, Tensor) else output.sequences
+    return sequences
+
+
+def is_promised(name: str, case: Case) -> bool:
+    """Whether transformers can run the prompts alone, and the batch where it is left to it.
+
+    Ids outside the vocabulary, which are the caller's own fault, it cannot run.
+    """
+    if not all(runs_alone(name, row) for row in case.rows):
+        return False
+    call = call_of(name, case)
+    valid = 0 <= call.pad < VOCABULARY
+    filler = call.pad if case.filler is None else case.filler
+    if not call.is_padded:
+        return valid
+    if may_be_refused(name) or not any(map(any, call.real)):
+        return valid and 0 <= filler < VOCABULARY and all(runs_alone(name, row) for row in call.rows)
+    return True
 
 
 def equals_single(name: str, case: Case) -> None:
     """Every row of the batch gets what its prompt gets alone, in the caller's layout.
 
     Tokens and beam scores equal, logits and scores of every step close, prompt columns bit for bit the caller's; a
-    row without a real token is left out of the comparison, since nothing is promised for it.
+    row without a real token is left out of the comparison, since nothing is promised for it. A call that padfix
+    refuses is compared with nothing.
     """
     call = call_of(name, case)
-    valid = 0 <= call.pad < VOCABULARY
-    filler = call.pad if case.filler is None else case.filler
-    # Left to transformers, which does not run ids outside the vocabulary: the caller's own fault.
-    assume(call.is_padded or valid)
-    assume(any(map(any, call.real)) or (valid and 0 <= filler < VOCABULARY))
     new = granted(case.length, case.passed, case.width)
     copies = dict(case.flags).get("num_return_sequences", 1)
     expected = [single(name, row, new, case.flags, call.eos) if row else (None,) * copies for row in call.rows]
@@ -392,11 +529,15 @@ def equals_single(name: str, case: Case) -> None:
     wanted = [reply for replies in expected for reply in replies]
     if case.as_tensor:
         output = generated(name, case, call)
+        if output is None:
+            return
         assert isinstance(output, Tensor)
         got = [Reply(tokens, None, None, None) for tokens in _new_tokens(output, call, copies)]
     else:
         details = {"return_dict_in_generate": True, "output_logits": True, "output_scores": True}
         output = generated(name, case, call, **details)
+        if output is None:
+            return
         got = read(model(name), output, batch, **call.effective)
     assert len(got) == len(wanted)
     pairs = [(one, other) for one, other in zip(got, wanted, strict=True) if other is not None]
@@ -455,7 +596,6 @@ def equals_left_padding_by_hand(name: str, case: Case, seed: int) -> None:
     """
     call = call_of(name, case)
     plan = LayoutPlan.from_mask(torch.tensor(call.real))
-    assume(call.is_padded or 0 <= call.pad < VOCABULARY)
     left = torch.tensor([[3] * (plan.model_width - len(row)) + list(row) for row in call.rows])
     mask = torch.tensor([[0] * (plan.model_width - len(row)) + [1] * len(row) for row in call.rows])
     flags = {key: _listed(value) for key, value in case.flags}
@@ -471,7 +611,7 @@ def equals_left_padding_by_hand(name: str, case: Case, seed: int) -> None:
     for _ in range(2):
         torch.manual_seed(seed)
         output = generated(name, case, call, **never, **details)
-        sequences = output if isinstance(output, Tensor) else output.sequences
+        sequences = _sequences(output)
         copies = len(sequences) // len(left)
         assert torch.equal(sequences[:, : case.width], call.ids.repeat_interleave(copies, 0))
         assert torch.equal(sequences[:, case.width :], expected), "other draws than left-padded by hand"
