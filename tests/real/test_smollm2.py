@@ -8,47 +8,31 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable
-from typing import Any, NamedTuple
 
 import pytest
 import torch
-from smollm2 import NEW_TOKENS, PROMPTS, Batch, SmolLM2, differing, load, missing, new_tokens, pad
+from smollm2 import (
+    NEW_TOKENS,
+    PROMPTS,
+    TOLERANCE,
+    Alone,
+    Batch,
+    Outcome,
+    SmolLM2,
+    differing,
+    greedy,
+    greedy_alone,
+    greedy_through_padfix,
+    load,
+    missing,
+    new_tokens,
+    pad,
+)
 
 import padfix
 from padfix.errors import PadfixWarning
 
 pytestmark = pytest.mark.real
-
-# As a share of the largest absolute logit of the row.
-TOLERANCE = 1e-4
-
-
-class Outcome(NamedTuple):
-    """What one call gave: sequences (batch, prompt_width + new) and raw logits (batch, new, vocabulary)."""
-
-    sequences: torch.Tensor
-    logits: torch.Tensor
-
-
-class Alone(NamedTuple):
-    """A prompt as a batch of one: its new tokens with their EOS, (new,), and logits (new, vocabulary)."""
-
-    tokens: torch.Tensor
-    logits: torch.Tensor
-
-
-def greedy(generate: Callable[..., Any], batch: Batch) -> Outcome:
-    """The greedy continuation of `batch` with the logits of every step."""
-    output = generate(
-        input_ids=batch.input_ids,
-        attention_mask=batch.attention_mask,
-        max_new_tokens=NEW_TOKENS,
-        do_sample=False,
-        return_dict_in_generate=True,
-        output_logits=True,
-    )
-    return Outcome(output.sequences, torch.stack(output.logits, dim=1))
 
 
 def logit_error(got: torch.Tensor, alone: Alone) -> float:
@@ -73,14 +57,7 @@ def smollm2(request: pytest.FixtureRequest) -> SmolLM2:
 @pytest.fixture(scope="module")
 def alone(smollm2: SmolLM2) -> list[Alone]:
     """Every prompt as a batch of one, without a pad, in plain transformers."""
-    rows = []
-    for prompt in PROMPTS:
-        batch = pad(smollm2.tokenizer, [prompt], "right")
-        assert bool(batch.attention_mask.all())
-        with padfix.suppressed():
-            outcome = greedy(smollm2.model.generate, batch)
-        rows.append(Alone(new_tokens(outcome.sequences, batch)[0], outcome.logits[0]))
-    return rows
+    return greedy_alone(smollm2.model, smollm2.tokenizer)
 
 
 @pytest.fixture(scope="module")
@@ -143,11 +120,7 @@ def test_left_padding_by_hand_changes_none(smollm2: SmolLM2, alone: list[Alone])
 def test_padfix_changes_none(smollm2: SmolLM2, alone: list[Alone], right: Batch) -> None:
     """`padfix.generate` gives every prompt of the right-padded batch its reply alone, and its logits."""
     given = Batch(right.input_ids.clone(), right.attention_mask.clone())
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", PadfixWarning)
-        # return_dict_in_generate brings a cache back, which belongs to another layout and is therefore None.
-        warnings.filterwarnings("ignore", message=r".*\bcache\b", category=PadfixWarning)
-        outcome = greedy(lambda **arguments: padfix.generate(smollm2.model, **arguments), given)
+    outcome = greedy_through_padfix(smollm2.model, given)
     assert torch.equal(given.input_ids, right.input_ids)
     assert torch.equal(given.attention_mask, right.attention_mask)
     assert_as_alone(outcome, right, alone, smollm2)
