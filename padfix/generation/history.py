@@ -82,6 +82,15 @@ class History:
         is_pad = ~self.plan.to_caller(self.plan.real, fill=False).to(ids.device).repeat_interleave(copies, 0)
         return torch.cat((torch.where(is_pad, ids[:, -1:], whole[:, :width]), whole[:, width:]), 1)
 
+    def last_columns(self, ids: Tensor) -> Tensor:
+        """For each row the caller's column of its last token, of shape (rows,)."""
+        new = ids.shape[1] - self.width
+        if self.prompt is None:
+            return torch.full((len(ids),), new - 1, device=ids.device)
+        if new:
+            return torch.full((len(ids),), self.plan.caller_width + new - 1, device=ids.device)
+        return self.plan.order[:, -1].to(ids.device).repeat_interleave(len(ids) // len(self.prompt), 0)
+
     def to_caller(self, ids: Tensor) -> Tensor:
         """The ids in the caller's layout: the caller's own prompt, then the new tokens."""
         if self.prompt is None:

@@ -77,14 +77,20 @@ class _Filled(LogitsProcessor):
         return self.processor(self.history.filled(input_ids, self.value), scores)
 
 
-class _FilledForCaller(LogitsProcessor):
-    """Shows the caller's columns, with each row's last token in the cells of pads."""
+class _FromCallersColumn(LogitsProcessor):
+    """Shows the caller's columns to a penalty that starts at one of them, each row's last token in the cells of pads.
 
-    def __init__(self, processor: Process, history: History) -> None:
+    Where the last token stands before that column, none counts, and the row keeps its scores.
+    """
+
+    def __init__(self, processor: Any, history: History) -> None:
         self.processor, self.history = processor, history
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        return self.processor(self.history.filled_for_caller(input_ids), scores)
+        processed: Tensor = self.processor(self.history.filled_for_caller(input_ids), scores)
+        starts = torch.as_tensor(self.processor.prompt_ignore_length, device=scores.device)
+        counts = self.history.last_columns(input_ids) >= starts
+        return torch.where(counts[:, None], processed, scores)
 
 
 class _ByLength(LogitsProcessor):
@@ -130,7 +136,7 @@ def _repetition_penalty(processor: Any, scene: Scene) -> Any:
     # From 5.24 on `generate` sets it to the pads of each row, which are not in the ids beside embeddings alone.
     if getattr(processor, "prompt_ignore_length", None) is not None:
         if scene.by_caller:  # columns of the caller's
-            return _FilledForCaller(processor, scene.history)
+            return _FromCallersColumn(processor, scene.history)
         processor = _changed(processor, prompt_ignore_length=None)
     return _Filled(processor, scene.history, None)
 
