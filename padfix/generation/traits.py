@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
+
+import torch
 
 from .compat import installed
 
@@ -34,6 +37,7 @@ class Traits:
             gets alone: infinity for most models, 0 for those that left padding cannot make right.
         reason: Why not beyond that; empty where the number is infinity.
         mixes_rows: Whether rows of one batch change one another even without pads, so that each has to run by itself.
+        masks_one_row: Whether pads are masked in a batch of one row as well.
         known: Whether the class or one that it derives from is the library's own, rather than remote code.
     """
 
@@ -42,6 +46,7 @@ class Traits:
     exact_up_to: float
     reason: str
     mixes_rows: bool
+    masks_one_row: bool
     known: bool
 
 
@@ -147,6 +152,7 @@ POSITION_TABLES = (
 )
 
 _has_table: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+_single_rows: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
 def traits_of(model: Any) -> Traits:
@@ -165,6 +171,7 @@ def traits_of(model: Any) -> Traits:
         exact_up_to=limit,
         reason=reason,
         mixes_rows=any(one.__name__ in MIXES_ROWS for one in type(base).__mro__),
+        masks_one_row=_masks_one_row(base),
         known=any(one.__module__.startswith("transformers.models.") for one in type(base).__mro__),
     )
 
@@ -240,6 +247,19 @@ def _has_position_table(model: Any) -> bool:
             for name, module in model.named_modules()
         )
     return _has_table[model]
+
+
+def _masks_one_row(model: Any) -> bool:
+    """Whether the model's recurrent layers, if it has some, mask the pads of a batch of one row.
+
+    Up to 5.0 those of Mamba-2, Bamba, FalconH1, GraniteMoeHybrid, Lfm2 and Qwen3Next do not: their function is asked.
+    """
+    if model not in _single_rows:
+        files = {type(one).__module__ for _, one in model.named_modules()}
+        masks = (getattr(sys.modules.get(file), "apply_mask_to_padding_states", None) for file in files)
+        states, mask = torch.ones(1, 2, 1), torch.tensor([[0, 1]])
+        _single_rows[model] = all(float(one(states, mask)[0, 0, 0]) == 0 for one in masks if one is not None)
+    return _single_rows[model]
 
 
 def _has_prompt_learning(model: Any) -> bool:

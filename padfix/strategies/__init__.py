@@ -38,6 +38,8 @@ def choose(
         return None, f"strategy {asked!r} is not part of this release of padfix, which has: {there}"
     if traits.mixes_rows and len(plan.lengths) > 1:
         return None, f"{traits.name} (rows of one batch change one another, with or without pads)"
+    if len(plan.lengths) == 1 and plan.pads_remain and not traits.masks_one_row:
+        return None, f"{traits.name} (in this release it masks no pads in a batch of one row)"
     padded_width = max(plan.model_width if plan.pads_remain else 0, negative_width)
     if padded_width and padded_width + new_tokens > traits.exact_up_to:
         return None, f"{traits.name} ({traits.reason})"

@@ -42,7 +42,7 @@ def expected(
     model: Any, exact_up_to: float = math.inf, reason: str = "", *, known: bool = True, encoder_decoder: bool = False
 ) -> Traits:
     name = type(model).__name__
-    return Traits(name, encoder_decoder, exact_up_to, reason, "Rwkv" in name, known)
+    return Traits(name, encoder_decoder, exact_up_to, reason, "Rwkv" in name, True, known)
 
 
 LIMIT = 16  # columns
