@@ -98,14 +98,16 @@ def is_equal(model: Any, flag: Flag, side: str) -> bool:
     arguments = {"pad_token_id": PAD, "max_new_tokens": 6, **flag.beside, flag.name: flag.value}
     negative = arguments.pop("negative_prompt_ids", None)
     pad = right_padded if side == "right" else left_padded
-    batch: dict[str, Any] = dict(pad(PROMPTS))
+    # 4.51 and 4.57 misplace a prompt that is one embedding, alone.
+    prompts = [prompt * 2 if flag.embeds and len(prompt) == 1 else prompt for prompt in PROMPTS]
+    batch: dict[str, Any] = dict(pad(prompts))
     if negative is not None:
         padded = pad(negative)
         batch["negative_prompt_ids"] = padded["input_ids"]
         batch["negative_prompt_attention_mask"] = padded["attention_mask"]
     expected = []
     with padfix.suppressed():
-        for row, prompt in enumerate(PROMPTS):
+        for row, prompt in enumerate(prompts):
             single: dict[str, Any] = dict(right_padded([prompt]))
             if negative is not None:
                 single["negative_prompt_ids"] = torch.tensor([negative[row]])

@@ -431,7 +431,9 @@ FAULTS: Mapping[str, Fault] = {
     "the prompt is rebuilt from the model's": Fault(
         SINGLE, left_pad, "sequences_to_caller", instead(prompt_of_the_model)
     ),
-    "prompts are tiled for beams": Fault(SINGLE, left_pad, "sequences_to_caller", instead(prompts_tiled)),
+    "prompts are tiled for returned sequences": Fault(
+        "sampling", left_pad, "sequences_to_caller", instead(prompts_tiled)
+    ),
     "a row has its neighbour's reply": Fault(SINGLE, left_pad, "sequences_to_caller", instead(replies_of_the_next_row)),
     "replies start at the caller's width": Fault(
         SINGLE, left_pad, "sequences_to_caller", instead(replies_cut_at_the_callers_width)
