@@ -158,7 +158,7 @@ class Case:
 
 @st.composite
 def _boards(draw: st.DrawFn, *, empty: bool) -> tuple[tuple[Row, ...], int, tuple[tuple[int, ...], ...]]:
-    """Prompts (once in a while an empty one among them), a width and the columns of their tokens.
+    """Prompts (once in a while an empty one among them, or none but such), a width and the columns of their tokens.
 
     Once in a while all prompts are the same, or of one length and in the same columns.
     """
@@ -173,6 +173,8 @@ def _boards(draw: st.DrawFn, *, empty: bool) -> tuple[tuple[Row, ...], int, tupl
         one_length = draw(st.booleans())
     if empty and not one_length and _seldom(draw):
         prompts[draw(st.integers(0, len(prompts) - 1))] = ()
+        if _seldom(draw):
+            prompts = [()] * len(prompts)
     longest = max(1, *map(len, prompts))
     alike = len(set(map(len, prompts))) == 1
     width = min(longest + draw(st.sampled_from((1, 2, 4, 0) if alike else (0, 0, 1, 3, 5))), WIDEST)
