@@ -119,6 +119,7 @@ EXACT_SINCE: Mapping[str, tuple[int, int]] = {
     "FalconMambaForCausalLM": (5, 24),
     "Glm4vForConditionalGeneration": (5, 24),
     "Glm4vMoeForConditionalGeneration": (5, 24),
+    "Lfm2ForCausalLM": (5, 24),
     "Lfm2MoeForCausalLM": (5, 24),
     "MambaForCausalLM": (5, 24),
     "Qwen2_5OmniThinkerForConditionalGeneration": (5, 24),
