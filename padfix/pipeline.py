@@ -19,7 +19,7 @@ from . import notices, wording
 from .errors import AmbiguousPaddingError, RightPaddingError, SettingsError, UnsupportedCallError
 from .generation import compat, lengths, limits
 from .generation.call import GenerateCall, bind
-from .generation.guidance import negative_padding
+from .generation.guidance import negative_padding, negative_prompt
 from .generation.traits import Traits, traits_of
 from .layout.detect import Padding, from_ids, from_mask
 from .layout.plan import LayoutPlan
@@ -28,7 +28,7 @@ from .strategies import Strategy, choose
 from .strategies.job import Job
 from .strategies.left_pad import changes_nothing
 
-__all__ = ["Found", "Repair", "choose_repair", "decide", "detect", "prompt_padding", "run"]
+__all__ = ["Found", "Repair", "choose_repair", "decide", "detect", "inferred_padding", "masked_padding", "run"]
 
 
 def run(
@@ -92,27 +92,36 @@ class Repair:
 
 
 def detect(call: GenerateCall) -> Found | None:
-    """The pads of the call, or None where there are none, or where transformers refuses the arguments anyway."""
-    padding, negative = prompt_padding(call), negative_padding(call)
-    if padding is None and negative is None:
-        return None
-    config = compat.resolved_config(call)
-    full = Padding(torch.ones(call.batch, call.width, dtype=torch.bool), "given")
-    return None if config is None else Found(padding or full, config, negative)
+    """The pads of the call, or None where there are none, or where transformers refuses the arguments anyway.
 
-
-def prompt_padding(call: GenerateCall) -> Padding | None:
-    """The pads of the prompt, or None; of encoder-decoder models the decoder's prompt is meant.
-
-    A given mask always wins over ids.
+    A given mask always wins over ids. Of encoder-decoder models the decoder's prompt is meant.
     """
-    if call.mask is not None:
-        return from_mask(call.mask) if call.mask.ndim == 2 and call.mask.numel() else None
-    if call.ids is None or call.ids.ndim != 2:
-        return None
+    padding, negative = masked_padding(call), negative_prompt(call)
+    infers = call.mask is None and call.ids is not None and call.ids.ndim == 2
+    if padding is None and negative is None and not infers:
+        return None  # without resolving the config, which copies it
     config = compat.resolved_config(call)
-    pad_id = None if config is None else compat.pad_id(config)
-    if config is None or pad_id is None:
+    if config is None:
+        return None
+    if infers:
+        padding = inferred_padding(call, config)
+    beside = None if negative is None else negative_padding(call, *negative, config)
+    if padding is None and beside is None:
+        return None
+    full = Padding(torch.ones(call.batch, call.width, dtype=torch.bool), "given")
+    return Found(padding or full, config, beside)
+
+
+def masked_padding(call: GenerateCall) -> Padding | None:
+    """The padding that the mask of the prompt describes, if there is one that can be read."""
+    mask = call.mask
+    return from_mask(mask) if mask is not None and mask.ndim == 2 and mask.numel() else None
+
+
+def inferred_padding(call: GenerateCall, config: GenerationConfig) -> Padding | None:
+    """The padding to read from the ids of a prompt without a mask."""
+    pad_id = compat.pad_id(config)
+    if call.ids is None or pad_id is None:
         return None
     # A decoder's prompt may start with the pad id, and transformers infers no mask for it.
     return from_ids(call.ids, pad_id, (pad_id,) if call.is_decoder_prompt else compat.eos_ids(config))
@@ -130,19 +139,20 @@ def decide(call: GenerateCall, found: Found, settings: Settings) -> Repair | Non
     if unreadable is not None:
         _leave("", (unreadable,), settings, remedy=wording.PASS_MASK)
         return None
-    prompts = [(wording.prompt(call), padding)]
+    prompt = wording.prompt(call)
+    prompts = [(prompt, padding)]
     prompts += [] if found.negative is None else [(wording.negative_prompt(found.negative), found.negative)]
     if settings.mode == "strict":
         for where, each in prompts:
             _raise_if_misplaced(where, each)
     if len(padding.empty) == len(padding.real):
-        _say(wording.empty(wording.prompt(call), padding), settings)
+        _say(wording.empty(prompt, padding), settings)
         return None
     traits = traits_of(call.model)
     repair = choose_repair(call, found, traits, settings)
     nothing_to_do = not repair.needed and not repair.obstacles
     if padding.empty and (nothing_to_do or settings.mode != "warn"):  # warn has one report a call site
-        _say(wording.empty(wording.prompt(call), padding), settings)
+        _say(wording.empty(prompt, padding), settings)
     if nothing_to_do:
         return None
     if lengths.new_tokens(call, config) <= 0:

@@ -14,7 +14,7 @@ from transformers.generation.logits_process import UnbatchedClassifierFreeGuidan
 from ..layout.detect import Padding, from_ids, from_mask
 from ..layout.plan import LayoutPlan
 from .call import GenerateCall
-from .compat import pad_id, resolved_config
+from .compat import pad_id
 
 __all__ = ["needs_axes", "negative_padding", "negative_prompt", "padding_of", "without_pads"]
 
@@ -41,14 +41,10 @@ def padding_of(ids: Tensor, mask: Any, config: GenerationConfig) -> Padding | No
     return from_mask(mask) if isinstance(mask, Tensor) and mask.shape == ids.shape else None
 
 
-def negative_padding(call: GenerateCall) -> Padding | None:
+def negative_padding(call: GenerateCall, ids: Tensor, mask: Any, config: GenerationConfig) -> Padding | None:
     """The padding of a call's negative prompts where guidance is asked for, or None."""
-    negative = negative_prompt(call)
-    config = None if negative is None else resolved_config(call)
-    if negative is None or config is None:
-        return None
     by_flag = getattr(config, "guidance_scale", None) not in (None, 1)
-    return padding_of(*negative, config) if by_flag or call.get("negative_prompt_ids") is None else None
+    return padding_of(ids, mask, config) if by_flag or call.get("negative_prompt_ids") is None else None
 
 
 def without_pads(processor: Any, config: GenerationConfig) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from ..layout.plan import LayoutPlan
 
-__all__ = ["History", "by_length"]
+__all__ = ["History", "by_length", "leading_pads"]
 
 # Tensor -> tensor of the same rows: a logits processor or a stopping criterion with its further arguments bound.
 Step = Callable[[Tensor, Any], Tensor]
@@ -49,14 +48,9 @@ class History:
         """Whether the ids hold a pad in a row that has a real token."""
         return self.prompt is not None and self.plan.pads_remain
 
-    @cached_property
-    def _pads(self) -> tuple[int, ...]:
-        # Nothing is promised for a row without a real token: it is shown as it is.
-        return tuple(self.width - length if length else 0 for length in self.seen)
-
     def pads(self, rows: int) -> list[int]:
         """For each row of ids the number of pads that it starts with."""
-        return _repeated(self._pads, rows)
+        return leading_pads(self.plan, rows) if self.prompt is not None else [0] * rows
 
     def filled(self, ids: Tensor, value: int | None = None) -> Tensor:
         """The ids with `value` in the cells of pads; None for each row's own last token, so that no id is added."""
@@ -104,6 +98,14 @@ class History:
         if self.prompt is None:
             return ids
         return torch.cat((self.prompt[prompt].to(ids.device, ids.dtype), ids[self.width :]))
+
+
+def leading_pads(plan: LayoutPlan, rows: int) -> list[int]:
+    """For each of `rows` rows in the model's layout, each prompt's in turn, the number of pads that it starts with.
+
+    0 for a row without a real token: nothing is promised for it, and it is shown as it is.
+    """
+    return _repeated(tuple(plan.model_width - length if length else 0 for length in plan.lengths), rows)
 
 
 def _repeated(values: tuple[int, ...], rows: int) -> list[int]:

@@ -8,7 +8,7 @@ from torch import Tensor
 from transformers import LogitsProcessor
 
 from ..layout.plan import LayoutPlan
-from .history import History, by_length
+from .history import by_length, leading_pads
 
 __all__ = ["PadAwareLogitsProcessor"]
 
@@ -40,6 +40,4 @@ class PadAwareLogitsProcessor(LogitsProcessor):
             ValueError: `input_ids` are not as many rows as the mask, or a multiple, or have fewer columns.
         """
         ids = self.plan.to_model(input_ids)
-        return by_length(
-            self.processor, ids, scores, History(self.plan, ids[:, : self.plan.model_width]).pads(len(ids))
-        )
+        return by_length(self.processor, ids, scores, leading_pads(self.plan, len(ids)))

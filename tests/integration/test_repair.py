@@ -724,3 +724,26 @@ def test_stock_is_wrong_where_padfix_is_right(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_replies_alone_differ_from_one_another(name: str) -> None:
     assert len({tuple(reply.tokens) for reply in expected(name)}) == 3
+
+
+@pytest.mark.parametrize("beside", [{}, {"negative_prompt_ids": right_padded(ROWS)["input_ids"]}], ids=["", "negative"])
+@pytest.mark.parametrize("masked", [True, False], ids=["mask", "no mask"])
+def test_the_config_is_resolved_once_a_padded_call(
+    masked: bool, beside: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolved: list[Any] = []
+    original = compat.resolved_config
+
+    def counted(call: Any) -> Any:
+        resolved.append(call)
+        return original(call)
+
+    monkeypatch.setattr(compat, "resolved_config", counted)
+    batch = {name: value for name, value in right_padded(ROWS).items() if masked or name == "input_ids"}
+    build("llama").generate(**batch, **GREEDY, **beside)
+    assert len(resolved) == 1
+
+
+def test_the_config_of_an_unpadded_call_with_a_mask_is_not_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compat, "resolved_config", lambda call: pytest.fail("resolved"))
+    build("llama").generate(**right_padded(ROWS[:1]), **GREEDY)

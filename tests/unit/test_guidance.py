@@ -17,7 +17,9 @@ from padfix import PadfixWarning, RightPaddingError
 from padfix.errors import AmbiguousPaddingError
 from padfix.generation.call import bind
 from padfix.generation.compat import positional_parameters
-from padfix.generation.guidance import needs_axes, negative_padding, negative_prompt, padding_of, without_pads
+from padfix.generation.guidance import needs_axes, negative_prompt, padding_of, without_pads
+from padfix.layout.detect import Padding
+from padfix.pipeline import detect
 
 pytestmark = pytest.mark.filterwarnings("ignore:the field .* of this output is None:padfix.PadfixWarning")
 
@@ -246,6 +248,12 @@ def test_where_the_negative_prompt_is_found() -> None:
         assert negative_prompt(call_of(model, negative_prompt_ids=wrong)) is None
     without_ids = UnbatchedClassifierFreeGuidanceLogitsProcessor(SCALE, model)
     assert negative_prompt(call_of(model, logits_processor=[without_ids])) is None
+
+
+def negative_padding(call: Any) -> Padding | None:
+    """The pads of the negative prompt that are found in a call."""
+    found = detect(call)
+    return None if found is None else found.negative
 
 
 @pytest.mark.parametrize(("scale", "found"), [(2.0, True), (0.5, True), (1, False), (1.0, False), (None, False)])
