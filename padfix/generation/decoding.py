@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -66,6 +65,19 @@ def passed_by_caller(call: GenerateCall) -> tuple[Any, ...]:
     return tuple(one for each in lists if isinstance(each, Iterable) for one in each)
 
 
+# Those of GenerationMixin._get_logits_processor, in every release from 4.46 to 5.24.
+_PARAMETERS = (
+    "generation_config",
+    "input_ids_seq_length",
+    "encoder_input_ids",
+    "prefix_allowed_tokens_fn",
+    "logits_processor",
+    "device",
+    "model_kwargs",
+    "negative_prompt_ids",
+    "negative_prompt_attention_mask",
+)
+
 _announced: ContextVar[Decoding | None] = ContextVar("padfix_decoding", default=None)
 
 
@@ -87,14 +99,13 @@ def logits_processors(
     if decoding is None or decoding.model is not model:
         return original(model, *args, **kwargs)
     decoding.reached = True
-    bound = inspect.signature(original).bind(model, *args, **kwargs)
+    named = {**dict(zip(_PARAMETERS, args, strict=False)), **kwargs}  # a wrapper may hide the signature
     if decoding.min_length is not None:
         # Of embeddings alone the library has taken the batch's columns off, and may have left nothing.
-        bound.arguments["generation_config"] = copied = copy.copy(bound.arguments["generation_config"])
+        named["generation_config"] = copied = copy.copy(named["generation_config"])
         copied.min_length = decoding.min_length
-    made = original(*bound.args, **bound.kwargs)
-    encoder_ids = bound.arguments.get("encoder_input_ids")
-    return type(made)(decoding.one(each, encoder_ids) for each in made)
+    made = original(model, **named)
+    return type(made)(decoding.one(each, named.get("encoder_input_ids")) for each in made)
 
 
 def stopping_criteria(

@@ -7,7 +7,6 @@ makes of each batch, and what each prompt gets alone, is run once and remembered
 from __future__ import annotations
 
 import functools
-import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -187,8 +186,6 @@ def _hiding(link: Link, beneath: Any) -> Any:
         link.calls += 1
         return beneath(model, *args, **kwargs)
 
-    if link.point != GENERATE:  # padfix reads the parameters of the methods that it hooks
-        generate.__dict__["__signature__"] = inspect.signature(beneath)
     return generate
 
 

@@ -215,7 +215,7 @@ def test_twins_get_the_encoder_ids_that_the_list_is_built_from(model: Any, monke
     ids = torch.tensor([[4]])
     decoding = made(model)
     with rewritten(decoding):
-        logits_processors(builder, model, (GenerationConfig(), ids), {})
+        logits_processors(builder, model, (GenerationConfig(),), {"encoder_input_ids": ids})
     assert scenes[0].encoder_ids is ids
     assert scenes[0].history is decoding.history
     assert scenes[0].config is decoding.config
