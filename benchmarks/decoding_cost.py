@@ -46,12 +46,10 @@ def seconds(step: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def interval(ratios: list[float]) -> tuple[float, float]:
-    """The 95 % interval of the median."""
-    ordered, half = sorted(ratios), 0.98 * math.sqrt(len(ratios))
-    return ordered[max(0, math.floor(len(ratios) / 2 - half))], ordered[
-        min(len(ratios) - 1, math.ceil(len(ratios) / 2 + half))
-    ]
+def interval(ordered: list[float]) -> tuple[float, float]:
+    """The 95 % interval of the median of ordered values."""
+    middle, half, last = len(ordered) / 2, 0.98 * math.sqrt(len(ordered)), len(ordered) - 1
+    return ordered[max(0, math.floor(middle - half))], ordered[min(last, math.ceil(middle + half))]
 
 
 def main() -> None:

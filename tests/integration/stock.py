@@ -13,19 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import transformers
 from oracle import ROWS, Reply, alone, build
 from torch import Tensor
 
 import padfix
 from padfix import PadfixWarning
 
-RELEASE = tuple(map(int, transformers.__version__.split(".")[:2]))
-
-# The cache of a re-laid batch comes back as None until caches move too.
 # A flag that stands in the way of moving columns.
 REFUSED = {"output_hidden_states": True, "return_dict_in_generate": True}
 
+# The cache of a re-laid batch comes back as None until caches move too.
 CACHE_IS_NONE = pytest.mark.filterwarnings("ignore:the field .* of this output is None:padfix.PadfixWarning")
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -69,19 +69,8 @@ def assert_right(model: Any, *, side: str = "right") -> None:
 
 
 def in_another_thread(call: Callable[[], None]) -> None:
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            call()
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if raised:
-        raise raised[0]
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(call).result()
 
 
 @contextmanager

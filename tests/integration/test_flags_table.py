@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from stock import RELEASE
+from facts import RELEASE
 
 import padfix
 

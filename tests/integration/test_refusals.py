@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 import transformers
+from facts import CACHE_FIELD, ROPE_FIELD
 from oracle import (
     BOS,
     GREEDY,
@@ -33,7 +34,6 @@ from oracle import (
 from stock import (
     CACHE_IS_NONE,
     REFUSED,
-    RELEASE,
     Outcome,
     assert_replies,
     assert_stocks,
@@ -58,7 +58,6 @@ pytestmark = pytest.mark.usefixtures("installed")
 
 EQUAL = [ROWS[0], ROWS[0][::-1]]
 ONE = ROWS[:1]
-CACHE = "cache" if RELEASE >= (5, 24) else "past_key_values"
 
 
 # Code of the caller's own, which keeps what it saw
@@ -241,10 +240,7 @@ def _roped(kind: str, **more: Any) -> Callable[[], Any]:
         config = copy.deepcopy(base.config)
         config.max_position_embeddings = 16 if kind == "dynamic" else 64
         rope = {"rope_type": kind, "factor": 4.0, **more}
-        if RELEASE >= (5, 0):
-            config.rope_parameters = {"rope_theta": 10000.0, **rope}
-        else:
-            config.rope_scaling = rope
+        setattr(config, ROPE_FIELD, {"rope_theta": 10000.0, **rope} if ROPE_FIELD == "rope_parameters" else rope)
         model = transformers.LlamaForCausalLM(config).eval()
         model.load_state_dict(base.state_dict())
         model.generation_config = copy.deepcopy(base.generation_config)
@@ -345,7 +341,7 @@ REFUSALS: Mapping[str, Refusal] = {
         model=_longrope,
     ),
 }
-if CACHE == "cache":
+if CACHE_FIELD == "cache":
     REFUSALS = {
         **REFUSALS,
         "a cache by its new name": Refusal(
@@ -466,7 +462,7 @@ HARMLESS: Mapping[str, dict[str, Any]] = {
     "no assistant": {"assistant_model": None, "prompt_lookup_num_tokens": None},
     "no hidden states": {"output_hidden_states": False, "output_attentions": False},
     "no cache": {"use_cache": False},
-    "a cache that is None": {CACHE: None},
+    "a cache that is None": {CACHE_FIELD: None},
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import torch
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import given, seed
 from hypothesis import strategies as st
 from oracle import EOS
 from properties import flags
@@ -24,6 +24,8 @@ from padfix.generation.decoding import Decoding
 from padfix.generation.history import History
 from padfix.generation.processors import TWINS, Scene
 from padfix.strategies import left_pad
+
+from .search import brief
 
 __all__ = ["CALLS", "FAULTS", "Fault", "holds"]
 
@@ -203,14 +205,7 @@ def holds(name: str) -> None:
     over, examples = CALLS[name]
 
     @seed(4)
-    @settings(
-        max_examples=examples,
-        phases=[Phase.generate],
-        database=None,
-        deadline=None,
-        report_multiple_bugs=False,
-        suppress_health_check=list(HealthCheck),
-    )
+    @brief(examples)
     @given(over)
     def searched(case: FlagCase) -> None:
         with mock.patch.dict(flags.CALLBACKS, MORE_CALLBACKS):

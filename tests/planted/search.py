@@ -22,7 +22,7 @@ from properties.batches import (
 from properties.layouts import ids_without_mask, masks, moves
 from properties.test_layout import two_moves
 
-__all__ = ["PROPERTIES", "broken_by", "holds"]
+__all__ = ["PROPERTIES", "brief", "broken_by", "holds"]
 
 
 # Learned positions are the most sensitive to a shift, so GPT-2 stands for the models here.
@@ -78,18 +78,23 @@ PROPERTIES: Mapping[str, Property] = {
 ROUNDS = 8
 
 
-def holds(name: str) -> None:
-    """Searches a property for a counterexample and raises what the first one raises."""
-    law, over, examples = PROPERTIES[name]
-
-    @settings(
-        max_examples=examples // ROUNDS,
+def brief(examples: int) -> settings:
+    """A search of so many examples that neither shrinks nor keeps what it finds."""
+    return settings(
+        max_examples=examples,
         phases=[Phase.generate],
         database=None,
         deadline=None,
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
     )
+
+
+def holds(name: str) -> None:
+    """Searches a property for a counterexample and raises what the first one raises."""
+    law, over, examples = PROPERTIES[name]
+
+    @brief(examples // ROUNDS)
     @given(over)
     def searched(example: Any) -> None:
         law(example)

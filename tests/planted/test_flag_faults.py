@@ -1,17 +1,10 @@
 """Each fault planted into the treatment of flags is caught by an `assert` of the tests; without one, all hold."""
 
 import pytest
-
-import padfix
+from properties.repairing import repairing  # noqa: F401
 
 from .flag_faults import CALLS, FAULTS, holds
 from .search import broken_by
-
-
-@pytest.fixture(autouse=True)
-def repairing(as_after_import: None) -> None:
-    """padfix installed in the mode `fix`."""
-    padfix.install("fix")
 
 
 @pytest.mark.parametrize("name", CALLS)

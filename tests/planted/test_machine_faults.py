@@ -9,7 +9,7 @@ import contextvars
 
 import pytest
 from facts import RELEASE
-from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis import seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 from properties.machine import remember
 from properties.test_machine import Machine
@@ -17,7 +17,7 @@ from properties.test_machine import Machine
 from padfix import patch
 
 from .machine_faults import FAULTS
-from .search import broken_by
+from .search import brief, broken_by
 
 # A fault in padfix is the same in every release: it is searched for on the newest.
 pytestmark = pytest.mark.skipif(RELEASE < (5, 24), reason="searched for on the newest release")
@@ -38,15 +38,7 @@ def run(machines: int, *, reads_record: bool) -> None:
         pass
 
     Planted.reads_record = reads_record
-    chosen = settings(
-        max_examples=machines,
-        stateful_step_count=30,
-        phases=[Phase.generate],
-        database=None,
-        deadline=None,
-        report_multiple_bugs=False,
-        suppress_health_check=list(HealthCheck),
-    )
+    chosen = settings(brief(machines), stateful_step_count=30)
     # In a context of its own, since a fault may leave it changed.
     contextvars.copy_context().run(run_state_machine_as_test, Planted, settings=chosen)
 

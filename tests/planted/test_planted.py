@@ -2,20 +2,13 @@
 
 import pytest
 from facts import RELEASE
-
-import padfix
+from properties.repairing import repairing  # noqa: F401
 
 from .faults import FAULTS
 from .search import PROPERTIES, broken_by, holds
 
 # A fault in padfix is the same in every release: it is searched for on the newest.
 pytestmark = pytest.mark.skipif(RELEASE < (5, 24), reason="searched for on the newest release")
-
-
-@pytest.fixture(autouse=True)
-def repairing(as_after_import: None) -> None:
-    """padfix installed in the mode `fix`."""
-    padfix.install("fix")
 
 
 @pytest.mark.parametrize("name", PROPERTIES)

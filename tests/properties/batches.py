@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import transformers
+from facts import RELEASE
 from hypothesis import strategies as st
 from oracle import BOS, EOS, VOCABULARY, Reply, alone, build, compare, is_there, read
 from torch import Tensor
@@ -50,7 +50,6 @@ __all__ = [
 
 # Those of them that the installed release has.
 MODELS = tuple(filter(is_there, ("llama", "gpt2", "mistral", "bloom", "opt", "mamba2", "gemma3")))
-RELEASE = tuple(map(int, transformers.__version__.split(".")[:2]))
 # Models that padfix may refuse below a release, by a warning that names their class, wherever the model would see pads.
 MAY_BE_REFUSED_BEFORE = {"gemma3": (4, 57), "mamba2": (5, 24)}
 # Models that cannot run a prompt of one token below a release: transformers 4.46.3 cannot, 4.51.3 can.

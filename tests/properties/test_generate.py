@@ -2,12 +2,9 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import assume, given
-
-import padfix
 
 from .batches import (
     MODELS,
@@ -22,14 +19,7 @@ from .batches import (
     sampled_cases,
     single,
 )
-
-
-@pytest.fixture(autouse=True)
-def repairing(as_after_import: None) -> Iterator[None]:
-    """padfix installed in the mode `fix`."""
-    padfix.install("fix")
-    yield
-    assert padfix.is_installed()
+from .repairing import repairing  # noqa: F401
 
 
 @pytest.mark.parametrize("name", MODELS)

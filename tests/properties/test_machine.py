@@ -10,9 +10,9 @@ import contextvars
 import dataclasses
 import functools
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
@@ -355,21 +355,8 @@ class Machine(RuleBasedStateMachine):
             return act()
         if actor == "copy":
             return contextvars.copy_context().run(act)
-        results: list[Any] = []
-        errors: list[BaseException] = []
-
-        def work() -> None:
-            try:
-                results.append(self.worker.run(act) if actor == "worker" else act())
-            except BaseException as error:
-                errors.append(error)
-
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
-        if errors:
-            raise errors[0]
-        return results[0]
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(self.worker.run, act).result() if actor == "worker" else thread.submit(act).result()
 
     def _blocks(self, actor: str) -> list[Block]:
         """The blocks that the actor stands in: a new thread stands in none, a copied context in main's."""

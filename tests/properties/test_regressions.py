@@ -1,20 +1,9 @@
 """Calls that padfix once got wrong, each by name; what the search finds is shrunk and comes here."""
 
-from collections.abc import Iterator
-
 import pytest
 
-import padfix
-
 from .batches import MODELS, Case, equals_single
-
-
-@pytest.fixture(autouse=True)
-def repairing(as_after_import: None) -> Iterator[None]:
-    """padfix installed in the mode `fix`."""
-    padfix.install("fix")
-    yield
-    assert padfix.is_installed()
+from .repairing import repairing  # noqa: F401
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -16,7 +16,11 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from smollm2 import (
+
+import padfix
+from padfix.strategies import left_pad
+
+from .smollm2 import (
     PROMPTS,
     TOLERANCE,
     Alone,
@@ -26,14 +30,9 @@ from smollm2 import (
     greedy,
     greedy_alone,
     greedy_through_padfix,
-    load,
-    missing,
     new_tokens,
     pad,
 )
-
-import padfix
-from padfix.strategies import left_pad
 
 pytestmark = pytest.mark.real
 
@@ -164,16 +163,6 @@ def walk(tokens: torch.Tensor, logits: torch.Tensor, one: Alone) -> Walk:
         best, second = one.logits[step].topk(2).values.tolist()
         margin = best - second
     return Walk(step, margin, float((logits[:shared] - one.logits[:shared]).abs().max()))
-
-
-@pytest.fixture(scope="module")
-def smollm2(request: pytest.FixtureRequest) -> SmolLM2:
-    """The model and its tokenizer; a copy that later runs load faster stays in pytest's cache folder."""
-    reason = missing()
-    if reason is not None:
-        pytest.skip(reason)
-    cache = getattr(request.config, "cache", None)  # absent under -p no:cacheprovider
-    return load(None if cache is None else cache.mkdir("smollm2"))
 
 
 @pytest.fixture(scope="module")

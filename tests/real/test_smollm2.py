@@ -11,7 +11,11 @@ import warnings
 
 import pytest
 import torch
-from smollm2 import (
+
+import padfix
+from padfix.errors import PadfixWarning
+
+from .smollm2 import (
     NEW_TOKENS,
     PROMPTS,
     TOLERANCE,
@@ -23,14 +27,9 @@ from smollm2 import (
     greedy,
     greedy_alone,
     greedy_through_padfix,
-    load,
-    missing,
     new_tokens,
     pad,
 )
-
-import padfix
-from padfix.errors import PadfixWarning
 
 pytestmark = pytest.mark.real
 
@@ -42,16 +41,6 @@ def logit_error(got: torch.Tensor, alone: Alone) -> float:
     """
     difference = (got[: len(alone.tokens)] - alone.logits).abs().max()
     return float(difference / alone.logits.abs().max())
-
-
-@pytest.fixture(scope="module")
-def smollm2(request: pytest.FixtureRequest) -> SmolLM2:
-    """The model and its tokenizer; a copy that later runs load faster stays in pytest's cache folder."""
-    reason = missing()
-    if reason is not None:
-        pytest.skip(reason)
-    cache = getattr(request.config, "cache", None)  # absent under -p no:cacheprovider
-    return load(None if cache is None else cache.mkdir("smollm2"))
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,1 @@
+"""The real model; its own tier: pytest -m real -n 0."""
