@@ -427,6 +427,7 @@ def test_lengths_count_the_callers_columns(side: str, extra: int, embeds: bool, 
     assert output[:, -granted:].tolist() == new_tokens(model, ROWS, do_sample=False, max_new_tokens=granted)
 
 
+@pytest.mark.filterwarnings("ignore:Using the model-agnostic default:UserWarning")  # the library's own, of 20
 @pytest.mark.parametrize("columns", [18, 20, 22])
 def test_a_length_that_is_the_librarys_default_by_chance_grants_what_it_grants_without_pads(columns: int) -> None:
     model, batch = endless("llama"), right_padded(ROWS, extra=2)
