@@ -12,7 +12,8 @@ from hypothesis import given, seed
 from hypothesis import strategies as st
 from oracle import EOS
 from properties import flags
-from properties.flags import FEW, FLAGS, FlagCase, equals_single_under_flags, flag_cases, model
+from properties.batches import model
+from properties.flags import FEW, FLAGS, FlagCase, equals_single_under_flags, flag_cases
 from torch import Tensor
 from transformers import LogitsProcessor, WatermarkingConfig
 from transformers.generation import logits_process

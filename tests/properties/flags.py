@@ -6,7 +6,6 @@ every draw takes the likeliest token: so the processed scores of every step can 
 
 from __future__ import annotations
 
-import functools
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ import torch
 import transformers
 from hypothesis import assume
 from hypothesis import strategies as st
-from oracle import EOS, PAD, VOCABULARY, Reply, build, compare, read
+from oracle import EOS, PAD, VOCABULARY, Reply, compare, read
 from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessor, StoppingCriteria
 from transformers.generation import logits_process
@@ -27,6 +26,7 @@ from transformers.generation import logits_process
 import padfix
 from padfix.generation.compat import encoder_penalty_reaches_every_row
 
+from .batches import model
 from .layouts import SIDES, columns
 
 __all__ = ["FLAGS", "MODELS", "FlagCase", "equals_single_under_flags", "flag_cases"]
@@ -242,12 +242,6 @@ CALLBACKS: Mapping[str, Callable[[Tensor | None], dict[str, Any]]] = {
     "ngrams": lambda ids: {"logits_processor": [logits_process.NoRepeatNGramLogitsProcessor(2)]},
     "penalty": lambda ids: {"logits_processor": [logits_process.RepetitionPenaltyLogitsProcessor(1.4)]},
 }
-
-
-@functools.cache
-def model(name: str) -> Any:
-    """The model that every case of that name runs on."""
-    return build(name)
 
 
 def _cells(rows: Sequence[Row], width: int, placed: Sequence[Row], pad: int) -> tuple[Tensor, Tensor]:

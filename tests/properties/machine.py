@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 
 import torch
 import wrapt
-from oracle import PADDERS, ROWS, Reply, alone, build, compare, read, right_padded
+from oracle import PADDERS, ROWS, Reply, alone, compare, read, right_padded
 from transformers.generation.utils import GenerationMixin
 
 from padfix.errors import RightPaddingError, SettingsError
+
+from .batches import model
 
 __all__ = [
     "FLAGS",
@@ -77,12 +79,6 @@ def in_place(point: str = GENERATE) -> Any:
 
 
 STOCK = {point: in_place(point) for point in POINTS}
-
-
-@functools.cache
-def model(name: str) -> Any:
-    """The model of that name, which all machines share."""
-    return build(name)
 
 
 def arguments(call: Call) -> dict[str, Any]:
