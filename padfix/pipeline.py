@@ -184,11 +184,11 @@ def decide(call: GenerateCall, found: Found, settings: Settings) -> Repair | Non
 def choose_repair(call: GenerateCall, found: Found, traits: Traits, settings: Settings) -> Repair:
     """The repair that disturbs least.
 
-    A batch that the caller left-padded keeps its columns where that is exact. Else columns that are pads in every row
-    are dropped, unless every new width costs the model a new graph: a batch without pads is exact for every model.
+    A batch that the caller left-padded keeps its columns where that is exact, and so does every batch where each new
+    width costs the model a new graph. Else columns that are pads in every row are dropped: a batch without pads is
+    exact for every model.
     """
     padding, config = found.padding, found.config
-    fixed = compat.wants_fixed_shapes(call, config)
     # Up to 5.0 the mask of ids beside embeddings is inferred from the embeddings: all ones.
     guessed = bool(padding.guessed) or (padding.source == "inferred" and call.get(call.embeds_name) is not None)
     pad_aware = settings.decoding == "pad_aware"
@@ -211,8 +211,9 @@ def choose_repair(call: GenerateCall, found: Found, traits: Traits, settings: Se
         needed = rewrite or bool(reads) or (pad_aware and found.negative is not None)
         return Repair(job, strategy, tuple(obstacles), needed)
 
-    repair = attempt(trim=bool(padding.misplaced) and not fixed)
-    if repair.obstacles and not padding.misplaced and not fixed:
+    trims = bool(padding.misplaced) and not compat.wants_fixed_shapes(call, config)
+    repair = attempt(trim=trims)
+    if repair.obstacles and not trims:
         trimmed = attempt(trim=True)
         return repair if trimmed.obstacles else trimmed
     return repair

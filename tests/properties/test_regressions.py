@@ -2,7 +2,7 @@
 
 import pytest
 
-from .batches import MODELS, Case, equals_single
+from .batches import FLAGS, MODELS, STATIC, Case, equals_single
 from .repairing import repairing  # noqa: F401
 
 
@@ -10,6 +10,15 @@ from .repairing import repairing  # noqa: F401
 def test_one_row_that_the_caller_left_padded(name: str) -> None:
     """Up to 5.0 the Mamba family masks no pads in a batch of one row; there they have to be trimmed."""
     equals_single(name, Case(rows=((75, 84, 4, 97, 39),), width=10, columns=((5, 6, 7, 8, 9),), pad=57))
+
+
+@pytest.mark.skipif((STATIC,) not in FLAGS, reason="this release has no static cache for some of the models")
+@pytest.mark.parametrize("name", MODELS)
+def test_one_row_under_a_static_cache(name: str) -> None:
+    """A cache of fixed shape keeps the width of a batch, but not where that would leave such a row unmasked."""
+    equals_single(
+        name, Case(rows=((75, 84, 4, 97, 39),), width=10, columns=((0, 1, 2, 3, 4),), pad=57, flags=(STATIC,))
+    )
 
 
 @pytest.mark.parametrize("name", MODELS)
