@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import (
     AmbiguousPaddingError,
+    LoadingError,
+    MissingPadTokenError,
     PadfixError,
     PadfixWarning,
+    PromptError,
     RightPaddingError,
     SettingsError,
     UnsupportedCallError,
@@ -24,12 +27,19 @@ from .settings import Settings, override
 if TYPE_CHECKING:
     from .generation.pad_aware import PadAwareLogitsProcessor
     from .once import generate
+    from .policy import BatchPolicy
+    from .policy import BatchPolicy as LlamaBatchPolicy
 
 __all__ = [
     "AmbiguousPaddingError",
+    "BatchPolicy",
+    "LlamaBatchPolicy",
+    "LoadingError",
+    "MissingPadTokenError",
     "PadAwareLogitsProcessor",
     "PadfixError",
     "PadfixWarning",
+    "PromptError",
     "RightPaddingError",
     "Settings",
     "SettingsError",
@@ -47,12 +57,18 @@ __all__ = [
 __version__ = "0.1.0"
 
 # Names that need torch and transformers, and where they are.
-_LAZY = {"PadAwareLogitsProcessor": ".generation.pad_aware", "generate": ".once"}
+_LAZY = {
+    "BatchPolicy": ".policy:BatchPolicy",
+    "LlamaBatchPolicy": ".policy:BatchPolicy",
+    "PadAwareLogitsProcessor": ".generation.pad_aware:PadAwareLogitsProcessor",
+    "generate": ".once:generate",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        value = getattr(import_module(_LAZY[name], __name__), name)
+        module, _, attribute = _LAZY[name].partition(":")
+        value = getattr(import_module(module, __name__), attribute)
         globals()[name] = value
         return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

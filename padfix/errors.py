@@ -4,8 +4,11 @@ from __future__ import annotations
 
 __all__ = [
     "AmbiguousPaddingError",
+    "LoadingError",
+    "MissingPadTokenError",
     "PadfixError",
     "PadfixWarning",
+    "PromptError",
     "RightPaddingError",
     "SettingsError",
     "UnsupportedCallError",
@@ -43,6 +46,27 @@ class UnsupportedCallError(PadfixError, ValueError):
     """A padded batch that padfix cannot make right, and the mode is strict.
 
     The message names what stands in the way; take it out of the call, or run the prompts one at a time.
+    """
+
+
+class MissingPadTokenError(PadfixError, ValueError):
+    """A batch of several prompts, and no token to pad it with.
+
+    Set `tokenizer.pad_token`, or pass `pad_token_id=` to `generate`.
+    """
+
+
+class PromptError(PadfixError, ValueError):
+    """A prompt that cannot stand in a batch: no tokens, no chat template for a chat, no such file.
+
+    The message names the prompt and what to change.
+    """
+
+
+class LoadingError(PadfixError, ValueError):
+    """A model that transformers cannot load, or an option that needs a package that is missing.
+
+    The message names both and gives the command that installs the package.
     """
 
 

@@ -7,11 +7,26 @@ import sys
 import threading
 import warnings
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
+from typing import Any, Protocol
 
 from .errors import PadfixWarning
 
-__all__ = ["call_site", "counts", "forget", "info_once", "logger", "tally", "warn", "warn_once"]
+__all__ = [
+    "Watcher",
+    "call_site",
+    "counts",
+    "forget",
+    "info_once",
+    "logger",
+    "tally",
+    "warn",
+    "warn_once",
+    "watched_by",
+    "watchers",
+]
 
 
 class _Unheard(logging.Handler):
@@ -36,6 +51,17 @@ PACKAGES_BETWEEN = frozenset(
 _lock = threading.Lock()
 _seen: set[tuple[object, ...]] = set()
 _counts: Counter[str] = Counter()
+_watchers: tuple[Watcher, ...] = ()
+
+
+class Watcher(Protocol):
+    """Learns of calls in every thread, also of errors that the caller's code catches."""
+
+    def called(self, call: Any) -> None:
+        """Gets each `GenerateCall` before anything is done to it; what it raises, the caller gets."""
+
+    def refused(self, error: Exception) -> None:
+        """Gets each error that padfix raises in place of a call, in the thread and stack of that call."""
 
 
 def warn(message: str) -> None:
@@ -91,6 +117,24 @@ def forget() -> None:
     with _lock:
         _seen.clear()
         _counts.clear()
+
+
+@contextmanager
+def watched_by(watcher: Watcher) -> Iterator[None]:
+    """A block in which the watcher learns of the calls of all threads."""
+    global _watchers
+    with _lock:
+        _watchers = (*_watchers, watcher)
+    try:
+        yield
+    finally:
+        with _lock:
+            _watchers = tuple(one for one in _watchers if one is not watcher)
+
+
+def watchers() -> tuple[Watcher, ...]:
+    """Those who watch at the moment."""
+    return _watchers
 
 
 def _is_new(*key: object) -> bool:

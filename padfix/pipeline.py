@@ -16,7 +16,7 @@ import torch
 from transformers import GenerationConfig
 
 from . import notices, wording
-from .errors import AmbiguousPaddingError, RightPaddingError, SettingsError, UnsupportedCallError
+from .errors import AmbiguousPaddingError, PadfixError, RightPaddingError, SettingsError, UnsupportedCallError
 from .generation import compat, lengths, limits
 from .generation.call import GenerateCall, bind
 from .generation.guidance import negative_padding, negative_prompt
@@ -45,11 +45,18 @@ def run(
     """
     notices.tally("calls")
     call = bind(model, args, kwargs, compat.positional_parameters())
+    for watcher in notices.watchers() if call is not None else ():
+        watcher.called(call)
     found = None if call is None else detect(call)
     if call is None or found is None:
         return original(model, *args, **kwargs)
     notices.tally("padded")
-    repair = decide(call, found, settings)
+    try:
+        repair = decide(call, found, settings)
+    except PadfixError as error:
+        for watcher in notices.watchers():
+            watcher.refused(error)
+        raise
     # An assistant's calls belong to this one: its caches have to come back to it as they are.
     with override("off") if call.get("assistant_model") is not None else nullcontext():
         if repair is None or repair.strategy is None:

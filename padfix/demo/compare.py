@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 import padfix
 
-Side = Literal["left", "right"]
+from ..layout.rows import Side, padded
+from ..policy import end_ids, pad_token_id, until_end
+from ..prompts import Prompt, shown, token_ids
+
 Column = Literal["alone", "right_stock", "right_padfix", "left_by_hand"]
 COLUMNS: tuple[Column, ...] = ("alone", "right_stock", "right_padfix", "left_by_hand")
 
@@ -56,7 +58,7 @@ class Comparison:
 def compare(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    prompts: Sequence[str],
+    prompts: Sequence[Prompt],
     *,
     max_new_tokens: int,
     expected: Sequence[str] | None = None,
@@ -65,13 +67,13 @@ def compare(
 
     `alone`, `right_stock` and `left_by_hand` come from transformers as it is, also where padfix is
     installed; `right_padfix` comes from `padfix.generate`, also where it is not. The batches are padded
-    here, so nothing that is passed in changes: where the tokenizer has no pad token, EOS is the pad.
+    here, so nothing that is passed in changes, with the pad id that `BatchPolicy` would take.
     """
     if expected is not None and len(expected) != len(prompts):
         raise ValueError(f"{len(expected)} expected answers for {len(prompts)} prompts: pass one a prompt.")
-    rows: list[list[int]] = [tokenizer(prompt)["input_ids"] for prompt in prompts]
+    rows = token_ids(tokenizer, prompts)
     ends = end_ids(model, tokenizer)
-    pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else next(iter(ends), 0)
+    pad_id = pad_token_id(model, tokenizer)
 
     def replies(generate: Callable[..., Any], batch: Sequence[Sequence[int]], side: Side) -> tuple[Reply, ...]:
         ids, mask = padded(batch, pad_id, side)
@@ -94,7 +96,7 @@ def compare(
             return padfix.generate(model, **arguments)
 
     return Comparison(
-        prompts=tuple(prompts),
+        prompts=tuple(map(shown, prompts)),
         expected=None if expected is None else tuple(expected),
         padded=len({len(row) for row in rows}) > 1,
         alone=tuple(replies(stock, [row], "right")[0] for row in rows),
@@ -104,31 +106,7 @@ def compare(
     )
 
 
-def padded(rows: Sequence[Sequence[int]], pad_id: int, side: Side) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ids and attention mask of the rows padded on `side`, both of shape (rows, longest row) and int64."""
-    width = max(map(len, rows))
-    pads = [width - len(row) for row in rows]
-    if side == "right":
-        ids = [[*row, *[pad_id] * n] for row, n in zip(rows, pads, strict=True)]
-        mask = [[1] * len(row) + [0] * n for row, n in zip(rows, pads, strict=True)]
-    else:
-        ids = [[*[pad_id] * n, *row] for row, n in zip(rows, pads, strict=True)]
-        mask = [[0] * n + [1] * len(row) for row, n in zip(rows, pads, strict=True)]
-    return torch.tensor(ids), torch.tensor(mask)
-
-
-def end_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
-    """The token ids that end a reply: those at which `generate` stops, else the tokenizer's EOS, if any."""
-    ends = getattr(model.generation_config, "eos_token_id", None)
-    if ends is None:
-        ends = tokenizer.eos_token_id
-    if ends is None:
-        return ()
-    return (ends,) if isinstance(ends, int) else tuple(ends)
-
-
 def reply(tokenizer: PreTrainedTokenizerBase, new_tokens: Sequence[int], ends: Sequence[int]) -> Reply:
     """The reply among a row's new tokens, of which those after the first EOS are pads."""
-    length = next((i + 1 for i, token in enumerate(new_tokens) if token in ends), len(new_tokens))
-    ids = tuple(new_tokens[:length])
+    ids = tuple(until_end(new_tokens, ends))
     return Reply(ids=ids, text=str(tokenizer.decode(list(ids), skip_special_tokens=True)))

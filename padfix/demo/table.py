@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..errors import PadfixError
 from .compare import COLUMNS, Column, Comparison
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
 HEADINGS: dict[Column, str] = {
@@ -24,20 +20,6 @@ DIFFERS = "!= "
 """Stands before a reply that is not the one of the prompt alone."""
 GAP = 2
 """Blank columns between two columns of the table."""
-
-
-def console() -> Console:
-    """A console on stdout, 80 columns wide where there is no terminal; `PadfixError` where rich is missing.
-
-    Characters that stdout cannot encode are printed as `?` from here on.
-    """
-    try:
-        from rich.console import Console
-    except ImportError as error:
-        raise PadfixError('The table needs rich, which is missing. Run: pip install "padfix[cli]"') from error
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
-    return Console()
 
 
 def table(comparison: Comparison, *, title: str, width: int) -> Table:

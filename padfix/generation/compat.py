@@ -18,6 +18,7 @@ from .call import PARAMETERS, GenerateCall
 
 __all__ = [
     "CACHE_NAMES",
+    "DTYPE_KEYWORD",
     "default_max_length_counts_columns",
     "encoder_penalty_reaches_every_row",
     "eos_ids",
@@ -47,6 +48,10 @@ def installed() -> tuple[int, int]:
     """Major and minor number of the installed release of transformers."""
     major, minor = version("transformers").split(".")[:2]
     return int(major), int(minor)
+
+
+# The argument of `from_pretrained` that takes the dtype: `torch_dtype` up to 4.55.
+DTYPE_KEYWORD = "dtype" if installed() >= (4, 56) else "torch_dtype"
 
 
 def resolved_config(call: GenerateCall) -> GenerationConfig | None:

@@ -11,7 +11,7 @@ from transformers import GenerationConfig
 from .call import GenerateCall
 from .compat import default_max_length_counts_columns, own_max_length_counts_columns
 
-__all__ = ["max_length_counts_columns", "new_tokens", "reduced"]
+__all__ = ["max_length_counts_columns", "new_tokens", "position_limit", "reduced"]
 
 
 def max_length_counts_columns(call: GenerateCall, config: GenerationConfig) -> bool:
@@ -66,3 +66,10 @@ def reduced(call: GenerateCall, config: GenerationConfig, columns: int, *, count
         for name, value in on_copy.items():
             setattr(copied, name, value)
     return changes
+
+
+def position_limit(model: Any) -> int | None:
+    """The number of positions that the text model was made for; None where its configuration names none."""
+    read = getattr(model.config, "get_text_config", None)
+    limit = getattr(model.config if read is None else read(), "max_position_embeddings", None)
+    return limit if isinstance(limit, int) and limit > 0 else None

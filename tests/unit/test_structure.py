@@ -30,13 +30,20 @@ PARTS: dict[str, set[str]] = {
     "layers": {"notices"},
     "patch": {"settings", "errors", "releases", "notices", "layers", "pipeline", "generation"},
     "once": {"settings", "notices", "generation", "pipeline", "patch"},
-    "padfix": {"errors", "generation", "once", "patch", "settings"},
-    "cli": {"padfix", "errors", "demo"},
+    "prompts": {"errors"},
+    "policy": {"errors", "generation", "layout", "notices", "prompts"},
+    "equivalence": {"errors", "generation", "layout", "notices", "once", "policy", "prompts", "settings"},
+    "checklist": {"errors", "generation", "layout", "patch", "policy", "prompts", "releases", "settings", "strategies"},
+    "testing": {"errors", "equivalence", "generation", "notices", "patch", "prompts", "settings"},
+    "padfix": {"checklist", "equivalence", "errors", "generation", "once", "patch", "policy", "settings"},
+    "loading": {"errors", "generation"},
+    "console": {"errors"},
+    "demo": {"padfix", "console", "errors", "layout", "loading", "policy", "prompts"},
+    "cli": {"padfix", "checklist", "console", "demo", "equivalence", "errors", "loading", "prompts"},
     "__main__": {"cli"},
-    "demo": {"padfix", "errors"},
 }
 # The edges: who may import `patch`.
-EDGES = {"padfix", "once", "cli", "doctor", "run"}
+EDGES = {"padfix", "once", "cli", "checklist", "testing", "run"}
 
 # The packages beside the standard library that a part may import, anywhere.
 PACKAGES: dict[str, set[str]] = {
@@ -46,6 +53,11 @@ PACKAGES: dict[str, set[str]] = {
     "pipeline": {"torch", "transformers"},
     "layers": {"wrapt"},
     "patch": {"wrapt", "transformers"},
+    "policy": {"torch", "transformers"},
+    "equivalence": {"torch", "transformers"},
+    "checklist": {"torch", "transformers"},
+    "loading": {"torch", "transformers"},
+    "console": {"rich"},
     "demo": {"torch", "transformers", "tokenizers", "rich"},
 }
 
@@ -197,7 +209,8 @@ def test_rows_hold_the_directions_of_the_design() -> None:
         assert upper not in PARTS[lower], f"{lower} may import {upper}"
     assert {part for part, below in PARTS.items() if "patch" in below} <= EDGES
     assert {part for part, packages in PACKAGES.items() if "wrapt" in packages} == {"layers", "patch"}
-    assert {part for part, below in PARTS.items() if "settings" in below} == {"pipeline", "once", "patch", "padfix"}
+    reads = {"pipeline", "once", "patch", "padfix", "equivalence", "checklist", "testing"}
+    assert {part for part, below in PARTS.items() if "settings" in below} == reads
 
 
 def test_patch_imports_the_pipeline_and_every_package_lazily() -> None:
