@@ -25,6 +25,9 @@ from .patch import activate_from_environment, install, is_installed, suppressed,
 from .settings import Settings, override
 
 if TYPE_CHECKING:
+    from .checklist import doctor
+    from .equivalence.report import EquivalenceReport
+    from .equivalence.verify import verify
     from .generation.pad_aware import PadAwareLogitsProcessor
     from .once import generate
     from .policy import BatchPolicy
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AmbiguousPaddingError",
     "BatchPolicy",
+    "EquivalenceReport",
     "LlamaBatchPolicy",
     "LoadingError",
     "MissingPadTokenError",
@@ -46,12 +50,14 @@ __all__ = [
     "UnsupportedCallError",
     "UnsupportedVersionError",
     "__version__",
+    "doctor",
     "generate",
     "install",
     "is_installed",
     "override",
     "suppressed",
     "uninstall",
+    "verify",
 ]
 
 __version__ = "0.1.0"
@@ -59,9 +65,12 @@ __version__ = "0.1.0"
 # Names that need torch and transformers, and where they are.
 _LAZY = {
     "BatchPolicy": ".policy:BatchPolicy",
+    "EquivalenceReport": ".equivalence.report:EquivalenceReport",
     "LlamaBatchPolicy": ".policy:BatchPolicy",
     "PadAwareLogitsProcessor": ".generation.pad_aware:PadAwareLogitsProcessor",
+    "doctor": ".checklist:doctor",
     "generate": ".once:generate",
+    "verify": ".equivalence.verify:verify",
 }
 
 

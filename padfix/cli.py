@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from . import __version__
@@ -12,17 +14,75 @@ from .errors import PadfixError
 
 __all__ = ["main"]
 
+EMBEDDED = "Without MODEL, on a small model that comes with padfix: no network, a few seconds."
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command that `arguments` (`sys.argv` without them) name."""
     parsed = _parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = parsed.command
     try:
-        from .demo.run import main as demo
-
-        return demo(parsed.model, parsed.prompts, parsed.max_new_tokens)
+        status = command(parsed)
+        sys.stdout.flush()
+        return status
     except PadfixError as error:
         print(f"padfix: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # whoever reads, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def _demo(parsed: argparse.Namespace) -> int:
+    from .demo.run import main as demo
+
+    return demo(parsed.model, parsed.prompts, parsed.max_new_tokens)
+
+
+def _verify(parsed: argparse.Namespace) -> int:
+    from .console import console, progress
+    from .demo.prompts import SENTENCES, embedded_prompts
+    from .equivalence.plot import check_plot, plot
+    from .equivalence.table import table
+    from .equivalence.verify import verify
+    from .loading import embedded, load, quiet
+    from .prompts import read
+
+    screen = None if parsed.json else console()
+    if parsed.plot is not None:
+        check_plot(parsed.plot)
+    prompts = read(parsed.prompts) if parsed.prompts else embedded_prompts() if parsed.model is None else SENTENCES
+    if parsed.model is None:
+        model, tokenizer = embedded(parsed.dtype, parsed.device)
+    else:
+        model, tokenizer = load(parsed.model, parsed.dtype, parsed.device, trust_remote_code=parsed.trust_remote_code)
+    with quiet(), progress() as step:
+        report = verify(
+            model, tokenizer, prompts, max_new_tokens=parsed.max_new_tokens, stock=parsed.stock, progress=step
+        )
+    if parsed.plot is not None:
+        plot(report, parsed.plot)
+    if screen is None:
+        print(json.dumps(report.as_dict(), indent=2, allow_nan=False))
+    else:
+        screen.print(table(report))
+        screen.print(str(report), highlight=False, markup=False, soft_wrap=True)
+    return 0 if report.ok else 1
+
+
+def _doctor(parsed: argparse.Namespace) -> int:
+    from .checklist import doctor
+    from .loading import quiet, skeleton
+
+    with quiet():
+        subject = (None, None)
+        if parsed.model is not None:
+            subject = skeleton(parsed.model, trust_remote_code=parsed.trust_remote_code)
+        diagnosis = doctor(*subject)
+    print(json.dumps(diagnosis.as_dict(), indent=2, allow_nan=False) if parsed.json else diagnosis)
+    return 1 if diagnosis.problems else 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -33,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"padfix {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
     demo = commands.add_parser(
         "demo",
         help="show what right padding does to a batch, and the repair",
@@ -40,7 +101,70 @@ def _parser() -> argparse.ArgumentParser:
         "by side. Without --model, on a small model that comes with padfix: no network, a few seconds.",
         epilog="Exit status: 0 if every padfix reply equals the prompt's reply alone, 1 if not, 2 for a mistake.",
     )
-    demo.add_argument("--model", metavar="PATH_OR_ID", help="any causal LM that transformers loads")
-    demo.add_argument("--prompts", metavar="FILE", type=Path, help="a UTF-8 file with one prompt a line")
-    demo.add_argument("--max-new-tokens", metavar="N", type=int, default=16, help="length of a reply (default: 16)")
+    demo.set_defaults(command=_demo)
+    demo.add_argument("--model", metavar="PATH_OR_ID", help="any decoder-only model that transformers loads")
+    _add_prompts(demo)
+    demo.add_argument("--max-new-tokens", metavar="N", type=_positive, default=16, help=NEW_TOKENS)
+
+    verify = commands.add_parser(
+        "verify",
+        help="compare a padded batch with each of its prompts alone, on any model",
+        description="Runs prompts alone and in one right-padded batch through padfix, and judges each row: equal, "
+        f"rounding (as without any padding, and gone in a wider dtype), or padding fault. {EMBEDDED}",
+        epilog="Exit status: 0 without padding faults, 1 with, 2 for a mistake.",
+    )
+    verify.set_defaults(command=_verify)
+    _add_model(verify, "a folder or hub id of a decoder-only model")
+    _add_prompts(verify)
+    verify.add_argument("--stock", action="store_true", help="run the batch in transformers as it is, without padfix")
+    verify.add_argument(
+        "--dtype",
+        choices=("float32", "bfloat16", "float16", "auto"),
+        default="float32",
+        help="the dtype of the weights; auto is the checkpoint's (default: float32)",
+    )
+    verify.add_argument("--device", default="cpu", help="where the model runs, as torch names it (default: cpu)")
+    verify.add_argument("--max-new-tokens", metavar="N", type=_positive, default=32, help=NEW_TOKENS)
+    verify.add_argument("--plot", metavar="FILE", type=Path, help="draw the differences by row and step (.png, .svg)")
+    _add_json(verify)
+
+    doctor = commands.add_parser(
+        "doctor",
+        help="check versions, settings, tokenizer and model, each finding with its remedy",
+        description="Goes through the checklist for padded batches and says what it sees and what to do about it. Of "
+        "MODEL only configuration and tokenizer are read, no weights; without it, the environment alone.",
+        epilog="Exit status: 0 without problems, 1 with, 2 for a mistake. The text can go into a bug report as it is.",
+    )
+    doctor.set_defaults(command=_doctor)
+    _add_model(doctor, "a folder or hub id of a decoder-only model")
+    _add_json(doctor)
     return parser
+
+
+NEW_TOKENS = "length of a reply (default: %(default)s)"
+
+
+def _add_model(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("model", metavar="MODEL", nargs="?", help=what)
+    parser.add_argument("--trust-remote-code", action="store_true", help="run code that comes with MODEL")
+
+
+def _add_prompts(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--prompts",
+        metavar="FILE",
+        type=Path,
+        help="a UTF-8 file with one prompt a line; .jsonl: a JSON string or list of messages a line",
+    )
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON, and nothing else, on standard output")
+
+
+def _positive(text: str) -> int:
+    """A whole number from 1 on, as argparse reads it."""
+    number = int(text) if text.strip().lstrip("+-").isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return number

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from .notices import logger
+from .wrapped import wrapped_by
 
 __all__ = ["Layer", "Layers", "PatchPoint"]
 
@@ -83,7 +84,7 @@ class Layers:
     def _is_reached(self, point: PatchPoint) -> bool:
         layer = self.placed.get(point)
         return layer is not None and any(
-            one is layer.replacement for one in _wrapped_by(vars(layer.owner).get(point.name))
+            one is layer.replacement for one in wrapped_by(vars(layer.owner).get(point.name))
         )
 
     def _retire(self, layer: Layer) -> None:
@@ -93,12 +94,3 @@ class Layers:
 
 def _owner(point: PatchPoint) -> Any:
     return getattr(sys.modules.get(point.module), point.owner, None)
-
-
-def _wrapped_by(method: Any) -> Iterator[Any]:
-    """A method, what it wraps, what that wraps, and so on."""
-    seen: set[int] = set()
-    while method is not None and id(method) not in seen:
-        seen.add(id(method))
-        yield method
-        method = getattr(method, "__wrapped__", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,7 +18,7 @@ from transformers import (
     AutoTokenizer,
     GenerationConfig,
 )
-from transformers.utils import logging
+from transformers.utils import logging as transformers_logging
 
 from .errors import LoadingError
 from .generation.compat import DTYPE_KEYWORD
@@ -29,15 +30,13 @@ DTYPES = ("float32", "bfloat16", "float16", "auto")
 _HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 
 
-def embedded() -> tuple[Any, Any]:
-    """The model that comes with padfix, in float32 on the CPU, and its tokenizer; no network is used."""
-    with quiet():
-        model = AutoModelForCausalLM.from_pretrained(EMBEDDED, local_files_only=True)
-        return model, AutoTokenizer.from_pretrained(EMBEDDED, local_files_only=True)
+def embedded(dtype: str = "float32", device: str = "cpu") -> tuple[Any, Any]:
+    """The model that comes with padfix and its tokenizer, as `load` gives them; no network is used."""
+    return load(str(EMBEDDED), dtype, device)
 
 
 def load(
-    source: str, *, dtype: str = "float32", device: str = "cpu", trust_remote_code: bool = False
+    source: str, dtype: str = "float32", device: str = "cpu", *, trust_remote_code: bool = False
 ) -> tuple[Any, Any]:
     """The decoder-only model of a folder or a hub id, ready to generate, and its tokenizer.
 
@@ -51,14 +50,13 @@ def load(
         LoadingError: There is no such model, transformers cannot load it, it has an encoder, or there is no such
             device.
     """
-    with _explained(source):
+    wanted = "auto" if dtype == "auto" else getattr(torch, dtype)
+    with _explained(source), quiet():
         config = _config(source, trust_remote_code)
-        wanted = "auto" if dtype == "auto" else getattr(torch, dtype)
-        with quiet():
-            model: Any = _auto_class(config).from_pretrained(
-                source, trust_remote_code=trust_remote_code, **{DTYPE_KEYWORD: wanted}
-            )
-            tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
+        model: Any = _auto_class(config).from_pretrained(
+            source, trust_remote_code=trust_remote_code, **{DTYPE_KEYWORD: wanted}
+        )
+        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
     try:
         return model.to(device).eval(), tokenizer
     except (RuntimeError, AssertionError) as error:  # torch has no common one
@@ -73,26 +71,28 @@ def skeleton(source: str, *, trust_remote_code: bool = False) -> tuple[Any, Any]
     Raises:
         LoadingError: As `load`.
     """
-    with _explained(source):
+    with _explained(source), quiet():
         config = _config(source, trust_remote_code)
-        with quiet():
-            with torch.device("meta"):
-                model: Any = _auto_class(config).from_config(config, trust_remote_code=trust_remote_code)
-            with suppress(OSError):  # else the one that the model has made from its configuration
-                model.generation_config = GenerationConfig.from_pretrained(source)
-            return model.eval(), AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
+        with torch.device("meta"):
+            model: Any = _auto_class(config).from_config(config, trust_remote_code=trust_remote_code)
+        with suppress(OSError):  # else the one that the model has made from its configuration
+            model.generation_config = GenerationConfig.from_pretrained(source)
+        return model.eval(), AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keeps transformers' own warnings and progress bars out of a command's output."""
-    library: Any = logging  # untyped
-    verbosity, bars = library.get_verbosity(), library.is_progress_bar_enabled()
+    """Keeps the warnings and progress bars of transformers and the hub's client out of a command's output."""
+    library: Any = transformers_logging  # untyped
+    hub = logging.getLogger("huggingface_hub")
+    verbosity, bars, level = library.get_verbosity(), library.is_progress_bar_enabled(), hub.level
     library.set_verbosity_error()
     library.disable_progress_bar()
+    hub.setLevel(logging.ERROR)
     try:
         yield
     finally:
+        hub.setLevel(level)
         library.set_verbosity(verbosity)
         if bars:
             library.enable_progress_bar()

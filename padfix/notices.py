@@ -22,6 +22,7 @@ __all__ = [
     "info_once",
     "logger",
     "tally",
+    "tell",
     "warn",
     "warn_once",
     "watched_by",
@@ -130,6 +131,12 @@ def watched_by(watcher: Watcher) -> Iterator[None]:
     finally:
         with _lock:
             _watchers = tuple(one for one in _watchers if one is not watcher)
+
+
+def tell(error: Exception) -> None:
+    """Tells those who watch of an error that is about to be raised in place of a call."""
+    for watcher in _watchers:
+        watcher.refused(error)
 
 
 def watchers() -> tuple[Watcher, ...]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from . import notices
-from .generation import compat
+from .generation.reach import reaches_generation_mixin
 from .patch import hooks_in_place
 from .pipeline import run
 from .settings import ENVIRONMENT, effective, override
@@ -33,7 +33,7 @@ def generate(model: Any, /, *args: Any, **kwargs: Any) -> Any:
     if settings.mode == "off":
         settings = replace(settings, mode="fix")
     method = model.generate  # the instance's own, where it has one
-    if not compat.reaches_generation_mixin(model):
+    if not reaches_generation_mixin(model):
         notices.warn(
             f"{type(model).__name__} has a generate of its own, which padfix.generate cannot repair: it runs as it is. "
             "Use padfix.install(), which repairs what such a method calls."

@@ -13,21 +13,24 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import settings as settings_module
 from .errors import UnsupportedVersionError
 from .layers import Layer, Layers, PatchPoint
-from .notices import info_once, logger
+from .notices import info_once, logger, tell
 from .releases import NEWEST_TESTED, OLDEST, SUPPORTED
 from .settings import ENVIRONMENT, Settings, effective
 
 __all__ = [
     "PATCH_POINTS",
+    "State",
     "activate_from_environment",
     "hooks_in_place",
     "install",
+    "installed",
     "is_installed",
+    "state",
     "suppressed",
     "uninstall",
 ]
@@ -107,6 +110,29 @@ def uninstall() -> None:
 
 
 @contextmanager
+def installed(mode: str) -> Iterator[None]:
+    """A block in which padfix is installed in this mode, for every thread; afterwards as before.
+
+    Afterwards means: not installed, or installed with the settings from before (those of the environment where it was
+    waiting for transformers), whatever was installed or uninstalled within. An explicit `PADFIX=off` in the environment
+    wins, as over `install`.
+
+    Raises:
+        SettingsError: The mode is not in its list.
+        UnsupportedVersionError: As `install`.
+    """
+    before = _record.settings
+    install(mode)
+    try:
+        yield
+    finally:
+        if before is None:
+            uninstall()
+        else:
+            install(before.mode, strategy=before.strategy, decoding=before.decoding)
+
+
+@contextmanager
 def hooks_in_place() -> Iterator[None]:
     """A block in which the hooks are in place for one call that is being repaired, installed or not."""
     with _record.lock:
@@ -124,6 +150,21 @@ def hooks_in_place() -> Iterator[None]:
 def is_installed() -> bool:
     """Whether calls of `generate` go through padfix (or will, once transformers is imported)."""
     return _record.settings is not None
+
+
+class State(NamedTuple):
+    """What is installed: its settings (None where nothing is), where it is reached, and whether it could not be."""
+
+    settings: Settings | None
+    in_place: tuple[PatchPoint, ...]
+    refused: bool
+
+
+def state() -> State:
+    """What is installed at the moment."""
+    with _record.lock:
+        in_place = tuple(point for point in PATCH_POINTS if _record.layers.are_in_place((point,)))
+        return State(_record.settings, in_place, _record.refusal is not None)
 
 
 def suppressed() -> AbstractContextManager[None]:
@@ -215,6 +256,7 @@ def _standing_in_for(original: Callable[..., Any], layer: Layer) -> Callable[...
         if settings is None or settings.mode == "off":
             return original(self, *args, **kwargs)
         if _record.refusal is not None and settings.mode == "strict":
+            tell(_record.refusal)
             raise _record.refusal
         from .pipeline import run
 

@@ -54,8 +54,7 @@ def run(
     try:
         repair = decide(call, found, settings)
     except PadfixError as error:
-        for watcher in notices.watchers():
-            watcher.refused(error)
+        notices.tell(error)
         raise
     # An assistant's calls belong to this one: its caches have to come back to it as they are.
     with override("off") if call.get("assistant_model") is not None else nullcontext():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -17,24 +18,32 @@ from .generation.lengths import position_limit
 from .layout.rows import Side, padded
 from .prompts import Prompt, token_ids
 
-__all__ = ["RESERVED_PAD_TOKENS", "BatchPolicy", "PreparedBatch", "end_ids", "pad_token_id", "until_end"]
+__all__ = ["RESERVED_PAD_TOKENS", "BatchPolicy", "PreparedBatch", "end_ids", "pad_choice", "pad_token_id", "until_end"]
 
 # Tokens that vocabularies keep for padding without naming them as the pad token (Llama 3.1, many, BERT-like, Phi).
 RESERVED_PAD_TOKENS = ("<|finetune_right_pad_id|>", "<pad>", "[PAD]", "<|pad|>")
 
 
-class PreparedBatch(BatchEncoding):  # type: ignore[misc]
+class PreparedBatch(BatchEncoding):
     """`input_ids` and `attention_mask` of shape (batch, width), int64, on the model's device.
 
     Attributes:
         pad_token_id: The id in the cells of pads.
         end_token_ids: The ids at which replies end.
         cut: For each prompt the number of tokens that were cut off at its beginning.
+        is_encoder_input: Whether the prompts are an encoder's, so that no output begins with them.
     """
 
     pad_token_id: int
     end_token_ids: tuple[int, ...]
     cut: tuple[int, ...]
+    is_encoder_input: bool
+
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
 
 
 @dataclass(frozen=True)
@@ -82,7 +91,7 @@ class BatchPolicy:
             PromptError: There are no prompts, one has no tokens, or a chat has no template.
             ValueError: max_new_tokens is not 1 or more.
         """
-        if isinstance(max_new_tokens, bool) or not isinstance(max_new_tokens, int) or max_new_tokens < 1:
+        if isinstance(max_new_tokens, bool) or not isinstance(max_new_tokens, Integral) or max_new_tokens < 1:
             raise ValueError(f"max_new_tokens is {max_new_tokens!r}. Pass a whole number, 1 or more.")
         rows = token_ids(tokenizer, prompts)
         encodes = bool(getattr(model.config, "is_encoder_decoder", False))
@@ -95,6 +104,7 @@ class BatchPolicy:
         ids, mask = padded(kept, pad, "right" if encodes else self.padding_side)
         batch = PreparedBatch({"input_ids": ids.to(model.device), "attention_mask": mask.to(model.device)})
         batch.pad_token_id, batch.end_token_ids, batch.cut = pad, end_ids(model, tokenizer), cut
+        batch.is_encoder_input = encodes
         return batch, {"max_new_tokens": max_new_tokens, "pad_token_id": pad}
 
     def decode_replies(self, tokenizer: Any, generated: Any, batch: Mapping[str, Any]) -> list[str]:
@@ -117,30 +127,41 @@ class BatchPolicy:
         sequences = _sequences(generated)
         ends = {*getattr(batch, "end_token_ids", ())}
         ends |= set() if tokenizer.eos_token_id is None else {tokenizer.eos_token_id}
-        replies = sequences[:, _prompt_columns(sequences, batch) :].tolist()
+        replies = sequences[:, _prompt_columns(sequences, batch, ends) :].tolist()
         return [str(tokenizer.decode(until_end(reply, ends), skip_special_tokens=True)) for reply in replies]
 
 
+def pad_choice(model: Any, tokenizer: Any, *, pad_is_eos: bool = True) -> tuple[int | None, str]:
+    """The id to pad with, or None, and the better candidates for which the embedding has no row, a phrase for all.
+
+    Without a model the embedding is taken to have a row for every id.
+    """
+    size = None if model is None else vocabulary_size(model)
+    outside: list[str] = []
+    for source, pad in _pad_candidates(model, tokenizer, pad_is_eos=pad_is_eos):
+        if pad >= 0 and (size is None or pad < size):
+            return pad, _outside(outside, size)
+        outside.append(f"{source} is {pad}")
+    return None, _outside(outside, size)
+
+
 def pad_token_id(model: Any, tokenizer: Any, *, pad_is_eos: bool = True) -> int:
-    """The id to pad with: the first of the candidates for which the embedding has a row.
+    """The id to pad with; a warning names better candidates that could not be taken.
 
     Raises:
         MissingPadTokenError: There is none.
     """
-    size = vocabulary_size(model)
-    outside: list[str] = []
-    for source, pad in _pad_candidates(model, tokenizer, pad_is_eos=pad_is_eos):
-        if pad >= 0 and (size is None or pad < size):
-            if outside:
-                notices.warn_once(f"{'; '.join(outside)}: the embedding has {size} rows. {source} {pad} pads instead.")
-            return pad
-        outside.append(f"{source} is {pad}")
-    seen = f" ({'; '.join(outside)}: the embedding has {size} rows)" if outside else ""
-    raise MissingPadTokenError(
-        f"{type(model).__name__} and its tokenizer have no token to pad a batch with{seen}. Set tokenizer.pad_token to "
-        "a token of the vocabulary (tokenizer.pad_token = tokenizer.eos_token where there is an EOS), or let EOS stand "
-        "in with pad_is_eos=True."
-    )
+    pad, outside = pad_choice(model, tokenizer, pad_is_eos=pad_is_eos)
+    if pad is None:
+        seen = f" ({outside})" if outside else ""
+        raise MissingPadTokenError(
+            f"{type(model).__name__} and its tokenizer have no token to pad a batch with{seen}. Set "
+            "tokenizer.pad_token to a token of the vocabulary, or let EOS stand in for it (pad_is_eos=True)."
+        )
+    if outside:
+        message = f"{outside}. The pads are {pad} instead."
+        notices.warn_once(message, message)
+    return pad
 
 
 def end_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
@@ -158,6 +179,10 @@ def until_end(new_tokens: Sequence[int], ends: Collection[int]) -> list[int]:
     """
     length = next((step + 1 for step, token in enumerate(new_tokens) if token in ends), len(new_tokens))
     return list(new_tokens[:length])
+
+
+def _outside(candidates: Sequence[str], size: int | None) -> str:
+    return f"{'; '.join(candidates)}: the embedding has {size} rows" if candidates else ""
 
 
 def _pad_candidates(model: Any, tokenizer: Any, *, pad_is_eos: bool) -> Iterator[tuple[str, int]]:
@@ -203,7 +228,7 @@ def _cut_off(rows: Sequence[Sequence[int]], cut: Sequence[int], limit: int | Non
     more = f" and {len(numbers) - 8} more" if len(numbers) > 8 else ""
     return (
         f"Cut off the beginning of {named}{more}: with max_new_tokens={new_tokens} there is room for {limit} tokens. "
-        "Shorten the prompts, or lower max_new_tokens."
+        "Shorten the prompts."
     )
 
 
@@ -216,20 +241,27 @@ def _sequences(generated: Any) -> Tensor:
     return sequences
 
 
-def _prompt_columns(sequences: Tensor, batch: Mapping[str, Any]) -> int:
-    """The number of columns before the replies: the prompt's where the sequences begin with it, else none."""
-    prompt = batch.get("decoder_input_ids", batch.get("input_ids"))
+def _prompt_columns(sequences: Tensor, batch: Mapping[str, Any], ends: Collection[int]) -> int:
+    """The number of columns before the replies: the prompt's where the sequences begin with it, else none.
+
+    A decoder's start token that is EOS (BART) ends no reply; where every row ends at once there is one column.
+    """
+    encodes = getattr(batch, "is_encoder_input", False) or "decoder_input_ids" in batch
+    prompt = batch.get("decoder_input_ids", None if encodes else batch.get("input_ids"))
+    starts = sequences.shape[1] > 1 and all(token in ends for token in sequences[:, 0].tolist())
     if prompt is None:
-        return 0
+        return int(starts)
+    prompt = torch.as_tensor(prompt, device=sequences.device)
     rows, width = prompt.shape
     if rows == 0 or sequences.shape[0] % rows:
         raise ValueError(f"generated has {sequences.shape[0]} rows, which are no multiple of the batch's {rows}.")
-    copies = prompt.to(sequences.device).repeat_interleave(sequences.shape[0] // rows, 0)
-    begins = (
-        (sequences[:, :width] == copies).all(1) if sequences.shape[1] >= width else torch.zeros(1, dtype=torch.bool)
-    )
-    if bool(begins.all()):
-        return int(width)
-    if bool(begins.any()):
-        raise ValueError("Some rows of generated begin with the batch's input_ids and some do not: not one call's.")
-    return 0
+    copies = prompt.repeat_interleave(sequences.shape[0] // rows, 0)
+    for before in (0, 1) if encodes else (0,):  # a start token that generate put before the decoder's prompt
+        if sequences.shape[1] < before + width:
+            continue
+        begins = (sequences[:, before : before + width] == copies).all(1)
+        if bool(begins.all()):
+            return before + int(width)
+        if bool(begins.any()):
+            raise ValueError("Some rows of generated begin with the batch's input_ids and some do not: not one call's.")
+    return int(starts)

@@ -21,20 +21,25 @@ def as_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     Raises:
         PromptError: There are none, or one is neither a string nor a list of messages.
     """
-    if isinstance(prompts, str) or (_is_sequence(prompts) and prompts and isinstance(prompts[0], Mapping)):
-        prompts = [prompts]  # type: ignore[list-item]
-    if not _is_sequence(prompts):
-        raise PromptError(f"prompts is a {type(prompts).__name__}. Pass a list of strings, or of chats.")
-    if not prompts:
+    given: Any = prompts
+    if isinstance(given, str) or (_is_sequence(given) and given and isinstance(given[0], Mapping)):
+        given = [given]
+    if not _is_sequence(given):
+        raise PromptError(f"prompts is a {type(given).__name__}. Pass a list of strings, or of chats.")
+    if not given:
         raise PromptError("There are no prompts. Pass a list with at least one string or chat.")
-    for number, prompt in enumerate(prompts):
-        is_chat = _is_sequence(prompt) and len(prompt) > 0 and all(isinstance(one, Mapping) for one in prompt)
+    for number, prompt in enumerate(given):
+        is_chat = (
+            _is_sequence(prompt)
+            and len(prompt) > 0
+            and all(isinstance(one, Mapping) and "role" in one for one in prompt)
+        )
         if not (isinstance(prompt, str) or is_chat):
             raise PromptError(
                 f"Prompt {number} is neither a string nor a list of messages but a {type(prompt).__name__}. "
                 'A chat is a list such as [{"role": "user", "content": "Hi!"}].'
             )
-    return list(prompts)  # type: ignore[arg-type]
+    return list(given)
 
 
 def token_ids(tokenizer: Any, prompts: Prompt | Sequence[Prompt]) -> list[list[int]]:
@@ -47,12 +52,16 @@ def token_ids(tokenizer: Any, prompts: Prompt | Sequence[Prompt]) -> list[list[i
     Raises:
         PromptError: A prompt has no tokens, or the tokenizer has no chat template for a chat.
     """
-    rows = []
+    rows, bos = [], tokenizer.bos_token_id
     for number, prompt in enumerate(as_list(prompts)):
         text = prompt if isinstance(prompt, str) else _templated(tokenizer, prompt, number)
-        begun = bool(tokenizer.bos_token) and text.startswith(tokenizer.bos_token)
-        specials = isinstance(prompt, str) and not begun
-        row = [int(token) for token in tokenizer(text, add_special_tokens=specials, verbose=False)["input_ids"]]
+        try:
+            ids = tokenizer(text, add_special_tokens=isinstance(prompt, str), verbose=False)["input_ids"]
+        except (TypeError, UnicodeEncodeError) as error:  # a lone surrogate
+            raise PromptError(f"Prompt {number} is no Unicode text: the tokenizer cannot encode it.") from error
+        row = [int(token) for token in ids]
+        if isinstance(prompt, str) and row[:2] == [bos] * 2 and not _begins_with_two(tokenizer, text):
+            row = row[1:]
         if not row:
             raise PromptError(f"Prompt {number} has no tokens: a model cannot continue from nothing. Leave it out.")
         rows.append(row)
@@ -89,6 +98,8 @@ def read(path: Path) -> tuple[Prompt, ...]:
 def _parsed(path: Path, number: int, line: str) -> Prompt:
     try:
         value = json.loads(line)
+        if isinstance(value, Mapping):
+            raise PromptError("A JSON object is one message, not a chat.")
         return as_list([value])[0]
     except (json.JSONDecodeError, PromptError) as error:
         raise PromptError(
@@ -101,11 +112,22 @@ def _templated(tokenizer: Any, chat: Sequence[Mapping[str, Any]], number: int) -
         raise PromptError(
             f"Prompt {number} is a chat, and the tokenizer has no chat_template. Set one, or pass strings."
         )
-    continues = chat[-1].get("role") == "assistant"
-    text = tokenizer.apply_chat_template(
-        list(chat), tokenize=False, add_generation_prompt=not continues, continue_final_message=continues
-    )
+    continues = chat[-1]["role"] == "assistant"
+    if continues and chat[:-1] and chat[-1].get("content") == "":  # the opening of the reply; 4.46 would close it
+        chat, continues = chat[:-1], False
+    try:
+        text = tokenizer.apply_chat_template(
+            list(chat), tokenize=False, add_generation_prompt=not continues, continue_final_message=continues
+        )
+    except Exception as error:  # jinja's, and whatever a template and the library make of odd messages
+        raise PromptError(f"The chat template refuses prompt {number} ({error}). Change the chat.") from error
     return str(text)
+
+
+def _begins_with_two(tokenizer: Any, text: str) -> bool:
+    """Whether the text itself begins with two BOS."""
+    written = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+    return list(written[:2]) == [tokenizer.bos_token_id] * 2
 
 
 def _is_sequence(value: Any) -> bool:

@@ -9,6 +9,7 @@ for variable in ("PADFIX", "PADFIX_STRATEGY", "PADFIX_DECODING"):  # tests say t
 
 from collections.abc import Iterator  # noqa: E402
 
+import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402
@@ -20,6 +21,16 @@ from padfix import notices  # noqa: E402
 pytest.register_assert_rewrite(
     "oracle", "stock", "properties.laws", "properties.layouts", "properties.batches", "properties.flags"
 )
+
+# How many examples a property gets: HYPOTHESIS_PROFILE is dev (50; the default), ci (300; where CI is set) or deep
+# (5,000). ci draws the same examples in every run, so that a red run speaks of the change and not of the draw; dev and
+# deep search anew each time, and what they find is kept in .hypothesis and printed as a blob to replay.
+hypothesis.settings.register_profile("dev", max_examples=50, deadline=None, print_blob=True)
+hypothesis.settings.register_profile(
+    "ci", max_examples=300, deadline=None, print_blob=True, derandomize=True, database=None
+)
+hypothesis.settings.register_profile("deep", max_examples=5000, deadline=None, print_blob=True)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
 
 torch.set_num_threads(1)
 transformers.logging.set_verbosity_error()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from . import task
+
 WORDS = (
     "a",
     "to",
@@ -29,3 +31,8 @@ SENTENCES = (
     "Hello",
 )
 """For any other model."""
+
+
+def embedded_prompts() -> tuple[str, ...]:
+    """The prompts for the embedded model: its task on each of `WORDS`."""
+    return tuple(map(task.prompt, WORDS))

@@ -7,7 +7,6 @@ from pathlib import Path
 import transformers
 
 from ..console import console
-from ..errors import PadfixError
 from ..loading import embedded, load, quiet
 from ..prompts import read
 from . import prompts as prompt_sets
@@ -22,8 +21,6 @@ def main(model: str | None, prompts: Path | None, max_new_tokens: int) -> int:
     with one prompt a line, None for the prompts that come with padfix. Raises `PadfixError` for what the
     user can mend: no such path, no prompts, a model that cannot be loaded or that has an encoder, no rich.
     """
-    if max_new_tokens < 1:
-        raise PadfixError(f"max_new_tokens is {max_new_tokens}. Pass 1 or more.")
     screen = console()
     expected: tuple[str, ...] | None = None
     if prompts is not None:
@@ -31,7 +28,7 @@ def main(model: str | None, prompts: Path | None, max_new_tokens: int) -> int:
     elif model is not None:
         asked = prompt_sets.SENTENCES
     else:
-        asked = tuple(map(task.prompt, prompt_sets.WORDS))
+        asked = prompt_sets.embedded_prompts()
         expected = tuple(map(task.answer, prompt_sets.WORDS))
 
     causal_lm, tokenizer = embedded() if model is None else load(model)

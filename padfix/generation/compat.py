@@ -27,7 +27,6 @@ __all__ = [
     "pad_id",
     "positional_parameters",
     "positions_advance",
-    "reaches_generation_mixin",
     "repetition_penalty_skips_pads",
     "resolved_config",
     "vocabulary_size",
@@ -85,13 +84,6 @@ def pad_id(config: GenerationConfig) -> int | None:
     """The pad id that the call will use: its own or the model's, else the first EOS, as in `generate`."""
     ends = eos_ids(config)
     return config.pad_token_id if config.pad_token_id is not None else (ends[0] if ends else None)
-
-
-def reaches_generation_mixin(model: Any) -> bool:
-    """Whether `model.generate` is the library's method, or PEFT's or a compiled module's, which hand on to it."""
-    # A compiled module has no such method, and asks the model in it.
-    owner = next((one for one in type(model).__mro__ if "generate" in vars(one)), GenerationMixin)
-    return owner is GenerationMixin or hasattr(model, "get_base_model")
 
 
 def vocabulary_size(model: Any) -> int | None:

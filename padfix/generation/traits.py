@@ -159,8 +159,9 @@ _single_rows: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 def traits_of(model: Any) -> Traits:
     """The traits of a model, by its class, release, forward, modules and configuration; the strictest rule counts.
 
-    A PEFT model is what the model beneath it is.
+    A PEFT or compiled model is what the model beneath it is.
     """
+    model = getattr(model, "_orig_mod", model)  # torch.compile
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     rules = list(_limits(base))
     if _has_prompt_learning(model):

@@ -243,7 +243,7 @@ FAULTS: Mapping[str, MachineFault] = {
         Layers, "put", forwarding(dead_layers_count_as_originals)
     ),
     "a second install wraps ours again": MachineFault(Layers, "_is_reached", instead(lambda *_: False)),
-    "ours is not found beneath a wrapper": MachineFault(layers, "_wrapped_by", instead(top_alone_is_looked_at)),
+    "ours is not found beneath a wrapper": MachineFault(layers, "wrapped_by", instead(top_alone_is_looked_at)),
     "a second install forgets what it does not name": MachineFault(padfix, "install", forwarding(named_settings_alone)),
     "PADFIX=off does not count": MachineFault(padfix, "install", forwarding(environment_does_not_count)),
     "a refused install takes padfix out": MachineFault(padfix, "install", forwarding(out_before_it_is_refused)),

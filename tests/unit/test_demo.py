@@ -1,12 +1,10 @@
-"""The demo: its embedded model, the comparison, the table, and what users can get wrong."""
+"""The demo: its embedded model, the comparison, the table, the verdict, and the command."""
 
 from __future__ import annotations
 
 import io
 import json
-import logging
 import re
-import sys
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -15,20 +13,21 @@ from typing import Any
 import pytest
 import torch
 from rich.console import Console
-from transformers import BartConfig
-from transformers.utils import logging as library_logging
 
 import padfix
 from padfix.demo import prompts, run, table, task, train
-from padfix.demo.compare import COLUMNS, Comparison, Reply, compare, end_ids, padded, reply
-from padfix.errors import PadfixError
+from padfix.demo.compare import COLUMNS, Comparison, Reply, compare, reply
+from padfix.errors import PadfixError, PromptError
+from padfix.layout.rows import padded
+from padfix.loading import EMBEDDED
+from padfix.loading import embedded as load_embedded
 
 WORDS = tuple(islice(task.words(2024), 30))
 
 
 @pytest.fixture(scope="module")
 def embedded() -> tuple[Any, Any]:
-    return run.embedded()
+    return load_embedded()
 
 
 @pytest.fixture(scope="module")
@@ -80,17 +79,9 @@ def test_padfix_column_equals_alone(comparison: Comparison) -> None:
 
 def test_most_rows_of_the_default_prompts_show_the_fault(embedded: tuple[Any, Any]) -> None:
     model, tokenizer = embedded
-    asked = [task.prompt(word) for word in prompts.WORDS]
+    asked = prompts.embedded_prompts()
     comparison = compare(model, tokenizer, asked, max_new_tokens=task.MAX_NEW_TOKENS)
     assert sum(comparison.equal("right_stock")) <= len(asked) / 2
-
-
-def test_embedded_model_is_small_and_float32(embedded: tuple[Any, Any]) -> None:
-    model, tokenizer = embedded
-    assert model.dtype == torch.float32
-    assert not model.training
-    assert (run.EMBEDDED / "model.safetensors").stat().st_size < 1_000_000
-    assert tokenizer.padding_side == "right"
 
 
 def test_shipped_files_are_those_that_the_training_script_writes(embedded: tuple[Any, Any]) -> None:
@@ -100,7 +91,7 @@ def test_shipped_files_are_those_that_the_training_script_writes(embedded: tuple
         ("generation_config.json", train.GENERATION_CONFIG),
         ("tokenizer_config.json", train.TOKENIZER_CONFIG),
     ):
-        assert json.loads((run.EMBEDDED / name).read_text(encoding="utf-8")) == content
+        assert json.loads((EMBEDDED / name).read_text(encoding="utf-8")) == content
     assert tokenizer.get_vocab() == train.VOCABULARY
     encoded = tokenizer("reverse: abc =")
     made_anew = train.character_tokenizer()
@@ -136,45 +127,12 @@ def test_labels_are_the_reply_and_its_eos() -> None:
 # The comparison
 
 
-@pytest.mark.parametrize(
-    ("side", "ids", "mask"),
-    [
-        ("right", [[5, 6, 7], [8, 9, 9]], [[1, 1, 1], [1, 0, 0]]),
-        ("left", [[5, 6, 7], [9, 9, 8]], [[1, 1, 1], [0, 0, 1]]),
-    ],
-)
-def test_padded(side: Any, ids: list[list[int]], mask: list[list[int]]) -> None:
-    got_ids, got_mask = padded([[5, 6, 7], [8]], 9, side)
-    assert got_ids.tolist() == ids
-    assert got_mask.tolist() == mask
+def test_reply_goes_to_its_first_eos_and_its_text_leaves_special_tokens_out(embedded: tuple[Any, Any]) -> None:
+    assert reply(embedded[1], [9, 8, 2, 0, 0], (2,)) == Reply(ids=(9, 8, 2), text="cb")
+    assert reply(embedded[1], [9, 8, 7], (7, 8)) == Reply(ids=(9, 8), text="cb")
 
 
-@pytest.mark.parametrize(
-    ("ends", "new_tokens", "ids", "text"),
-    [
-        ((2,), [9, 8, 2, 0, 0], (9, 8, 2), "cb"),
-        ((2,), [9, 8, 7], (9, 8, 7), "cba"),
-        ((7, 8), [9, 8, 7], (9, 8), "cb"),
-        ((), [9, 2, 9], (9, 2, 9), "cc"),
-        ((2,), [2, 9, 9], (2,), ""),
-    ],
-)
-def test_reply_goes_to_its_first_eos(
-    embedded: tuple[Any, Any], ends: tuple[int, ...], new_tokens: list[int], ids: tuple[int, ...], text: str
-) -> None:
-    assert reply(embedded[1], new_tokens, ends) == Reply(ids=ids, text=text)
-
-
-@pytest.mark.parametrize(("configured", "ends"), [(5, (5,)), ([7, 6], (7, 6)), (None, (2,))])
-def test_end_ids_are_those_that_stop_generate(
-    embedded: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch, configured: Any, ends: tuple[int, ...]
-) -> None:
-    model, tokenizer = embedded
-    monkeypatch.setattr(model.generation_config, "eos_token_id", configured)
-    assert end_ids(model, tokenizer) == ends
-
-
-def test_tokenizer_without_pad_token_is_padded_with_eos_and_stays_as_it_was(
+def test_batches_are_padded_as_the_policy_pads_and_nothing_changes(
     comparison: Comparison, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pad_ids = set()
@@ -184,17 +142,41 @@ def test_tokenizer_without_pad_token_is_padded_with_eos_and_stays_as_it_was(
         return padded(rows, pad_id, side)
 
     monkeypatch.setattr("padfix.demo.compare.padded", spy)
-    model, tokenizer = run.embedded()
+    model, tokenizer = load_embedded()
     tokenizer.pad_token = None
-    model.generation_config.pad_token_id = None
+    model.generation_config.pad_token_id = 7
     before = model.generation_config.to_dict()
     few = compare(model, tokenizer, comparison.prompts[:6], max_new_tokens=task.MAX_NEW_TOKENS)
     assert few.alone == comparison.alone[:6]
     assert few.left_by_hand == comparison.left_by_hand[:6]
     assert few.right_padfix == comparison.right_padfix[:6]
-    assert pad_ids == {tokenizer.eos_token_id}
+    assert pad_ids == {7}
     assert tokenizer.pad_token is None
     assert model.generation_config.to_dict() == before
+
+
+def test_replies_end_where_generate_stops(comparison: Comparison) -> None:
+    model, tokenizer = load_embedded()
+    ends = comparison.alone[0].ids[1]
+    model.generation_config.eos_token_id = [2, ends]
+    few = compare(model, tokenizer, comparison.prompts[:2], max_new_tokens=task.MAX_NEW_TOKENS)
+    assert few.alone[0].ids == comparison.alone[0].ids[:2]
+    assert few.equal("right_padfix") == (True, True)
+
+
+def test_chats_are_shown_by_their_last_message() -> None:
+    model, tokenizer = load_embedded()
+    tokenizer.chat_template = "<bos>{{ messages[-1]['content'] }}"
+    words = ("ab", "abcd")
+    got = compare(
+        model,
+        tokenizer,
+        [[{"role": "user", "content": task.prompt(word)}] for word in words],
+        max_new_tokens=task.MAX_NEW_TOKENS,
+        expected=list(map(task.answer, words)),
+    )
+    assert got.prompts == tuple(map(task.prompt, words))
+    assert got.count("alone") == got.count("right_padfix") == 2
 
 
 def test_replies_are_compared_by_token_ids_and_answers_by_text() -> None:
@@ -254,15 +236,6 @@ def test_table_shortens_only_what_does_not_fit() -> None:
     assert table.fitted([3, 4], 1) == [1, 1]
 
 
-def test_characters_that_stdout_cannot_encode_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    raw = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
-    console = table.console()
-    console.print(table.table(made(("日本", "a", "a", "a", "a")), title="title", width=console.width))
-    sys.stdout.flush()
-    assert b"??" in raw.getvalue()
-
-
 BROKEN = ("p", "ab", "xy", "ab", "ab")
 WHOLE = ("p", "ab", "ab", "ab", "ab")
 
@@ -292,12 +265,6 @@ def test_verdict(comparison: Comparison, line: str) -> None:
     assert table.verdict(comparison) == line
 
 
-def test_missing_rich_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "rich.console", None)
-    with pytest.raises(PadfixError, match=re.escape('pip install "padfix[cli]"')):
-        run.main(None, None, 12)
-
-
 # The command
 
 
@@ -321,57 +288,30 @@ def test_command_fails_where_a_padfix_reply_differs(
 def test_command_takes_a_model_and_a_file_of_prompts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "prompts.txt"
     file.write_bytes("\ufeffreverse: ab =\r\n\r\n  \nreverse: abcd =".encode())
-    assert prompts.read(file) == ("reverse: ab =", "reverse: abcd =")
-    assert run.main(str(run.EMBEDDED), file, 6) == 0
-    assert "equal to alone" in capsys.readouterr().out
+    assert run.main(str(EMBEDDED), file, 6) == 0
+    out = capsys.readouterr().out
+    assert "equal to alone" in out
+    assert "2 prompts" in out
 
 
-def test_quiet_gives_back_the_verbosity() -> None:
-    before = library_logging.get_verbosity()
-    try:
-        library_logging.set_verbosity(logging.INFO)
-        with run.quiet():
-            assert library_logging.get_verbosity() == logging.ERROR
-        assert library_logging.get_verbosity() == logging.INFO
-    finally:
-        library_logging.set_verbosity(before)
+def test_command_takes_a_jsonl_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text('"reverse: ab ="\n"reverse: abcd ="\n', encoding="utf-8")
+    assert run.main(None, file, 6) == 0
+    assert "reverse: abcd =" in capsys.readouterr().out
+    file.write_text('[{"role": "user", "content": "reverse: ab ="}]', encoding="utf-8")
+    with pytest.raises(PromptError, match="the tokenizer has no chat_template"):
+        run.main(None, file, 6)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, "Cannot read prompts from {file}: No such file or directory. Pass a text file"),
-        (b"\n  \n", "{file} holds no prompts, only blank lines. Write one prompt a line."),
-        (b"\xff\xfe", "The prompts in {file} are not UTF-8. Save the file as UTF-8."),
-    ],
-)
-def test_unreadable_prompts_are_named(tmp_path: Path, content: bytes | None, message: str) -> None:
-    file = tmp_path / "prompts.txt"
-    if content is not None:
-        file.write_bytes(content)
-    with pytest.raises(PadfixError, match=re.escape(message.format(file=file))):
-        run.main(None, file, 12)
+def test_prompts_are_read_before_the_model_is_loaded(tmp_path: Path) -> None:
+    with pytest.raises(PromptError, match="Cannot read prompts"):
+        run.main(str(tmp_path / "absent"), tmp_path / "absent.txt", 6)
 
 
-def test_no_new_tokens_is_refused() -> None:
-    with pytest.raises(PadfixError, match=re.escape("max_new_tokens is 0. Pass 1 or more.")):
-        run.main(None, None, 0)
-
-
-def test_models_that_the_demo_cannot_load_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("weights.gguf").touch()
-    for path in (tmp_path / "absent", "weights.gguf"):
-        with pytest.raises(PadfixError, match=re.escape(f"{path} is neither a folder nor a hub id.")):
-            run.main(str(path), None, 12)
-
-    with pytest.raises(PadfixError, match=re.escape(f"cannot load {tmp_path} as a causal LM")) as caught:
-        run.main(str(tmp_path), None, 12)
-    assert "\n" not in str(caught.value)
-
-    BartConfig().save_pretrained(tmp_path)
-    with pytest.raises(PadfixError, match=re.escape(f"{tmp_path} (bart) is an encoder-decoder model")):
-        run.main(str(tmp_path), None, 12)
+def test_model_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PadfixError, match=re.escape(f"{tmp_path / 'absent'} is neither a folder nor a hub id.")):
+        run.main(str(tmp_path / "absent"), None, 6)
 
 
 def test_settings_around_the_comparison_do_not_change_it(embedded: tuple[Any, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import padfix
 from padfix.generation import lengths as lengths_module
 from padfix.generation.call import GenerateCall, bind
 from padfix.generation.compat import own_max_length_counts_columns, resolved_config
-from padfix.generation.lengths import max_length_counts_columns, new_tokens, reduced
+from padfix.generation.lengths import max_length_counts_columns, new_tokens, position_limit, reduced
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Using the model-agnostic default:UserWarning"),
@@ -279,3 +280,26 @@ def test_tokens_of_a_call_without_any_length_are_those_of_each_prompt_alone(mode
     count = output.shape[1]
     expected = torch.tensor([reply.tokens for reply in alone(model, ROWS, max_new_tokens=count)])
     assert torch.equal(output, expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "limit"),
+    [
+        ("llama", {}, 256),
+        ("gpt2", {"n_positions": 40}, 40),
+        ("opt", {"max_position_embeddings": 40}, 40),
+        ("bart", {"max_position_embeddings": 40}, 40),
+        ("bloom", {}, None),
+        ("mamba2", {}, None),
+    ],
+)
+def test_positions_are_those_that_the_configuration_names(name: str, config: Any, limit: int | None) -> None:
+    assert position_limit(build(name, **config)) == limit
+
+
+@pytest.mark.parametrize(("named", "limit"), [(40, 40), (None, None), (-1, None), (0, None), ("all", None)])
+def test_positions_are_a_number_of_the_text_model(named: Any, limit: int | None) -> None:
+    text = SimpleNamespace(max_position_embeddings=named)
+    whole = SimpleNamespace(max_position_embeddings=7, get_text_config=lambda: text)
+    assert position_limit(SimpleNamespace(config=whole)) == limit
+    assert position_limit(SimpleNamespace(config=text)) == limit

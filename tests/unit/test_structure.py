@@ -22,19 +22,31 @@ PARTS: dict[str, set[str]] = {
     "releases": set(),
     "settings": {"errors"},
     "notices": {"errors"},
+    "wrapped": set(),
     "layout": set(),
-    "generation": {"layout", "errors"},
+    "generation": {"layout", "errors", "wrapped"},
     "strategies": {"generation", "layout", "errors", "notices"},
     "wording": {"generation", "layout"},
     "pipeline": {"settings", "strategies", "generation", "layout", "errors", "notices", "wording"},
-    "layers": {"notices"},
+    "layers": {"notices", "wrapped"},
     "patch": {"settings", "errors", "releases", "notices", "layers", "pipeline", "generation"},
     "once": {"settings", "notices", "generation", "pipeline", "patch"},
     "prompts": {"errors"},
     "policy": {"errors", "generation", "layout", "notices", "prompts"},
-    "equivalence": {"errors", "generation", "layout", "notices", "once", "policy", "prompts", "settings"},
-    "checklist": {"errors", "generation", "layout", "patch", "policy", "prompts", "releases", "settings", "strategies"},
-    "testing": {"errors", "equivalence", "generation", "notices", "patch", "prompts", "settings"},
+    "equivalence": {"padfix", "errors", "generation", "layout", "once", "policy", "prompts", "settings"},
+    "checklist": {
+        "errors",
+        "generation",
+        "layout",
+        "patch",
+        "policy",
+        "prompts",
+        "releases",
+        "settings",
+        "strategies",
+        "wrapped",
+    },
+    "testing": {"equivalence", "errors", "generation", "notices", "patch", "prompts", "settings"},
     "padfix": {"checklist", "equivalence", "errors", "generation", "once", "patch", "policy", "settings"},
     "loading": {"errors", "generation"},
     "console": {"errors"},
@@ -54,7 +66,7 @@ PACKAGES: dict[str, set[str]] = {
     "layers": {"wrapt"},
     "patch": {"wrapt", "transformers"},
     "policy": {"torch", "transformers"},
-    "equivalence": {"torch", "transformers"},
+    "equivalence": {"matplotlib", "rich", "torch", "transformers"},
     "checklist": {"torch", "transformers"},
     "loading": {"torch", "transformers"},
     "console": {"rich"},
@@ -62,7 +74,13 @@ PACKAGES: dict[str, set[str]] = {
 }
 
 # Who may ask for the version of something: one to tell releases apart, one to refuse them, one to show it.
-VERSIONS = {"padfix.generation.compat", "padfix.patch", "padfix.demo.run"}
+VERSIONS = {
+    "padfix.generation.compat",
+    "padfix.patch",
+    "padfix.demo.run",
+    "padfix.checklist.environment",
+    "padfix.equivalence.verify",
+}
 
 
 @dataclass(frozen=True)
@@ -233,7 +251,7 @@ def test_importing_padfix_runs_the_standard_library_alone() -> None:
         targets = {one.target for one in BY_NAME[name].imports if one.at_start}
         waiting += [one for one in targets if one in NAMES]
         packages |= {one.split(".")[0] for one in targets}
-    expected = {"errors", "layers", "notices", "patch", "releases", "settings"}
+    expected = {"errors", "layers", "notices", "patch", "releases", "settings", "wrapped"}
     assert reached == {"padfix"} | {f"padfix.{name}" for name in expected}
     assert packages <= {"padfix", *sys.stdlib_module_names}
 
@@ -304,7 +322,7 @@ def test_name_that_is_not_there_is_an_attribute_error() -> None:
 
 def test_errors_have_one_ancestor() -> None:
     errors = [getattr(padfix, name) for name in padfix.__all__ if name.endswith("Error")]
-    assert len(errors) == 6
+    assert len(errors) == 9
     assert all(issubclass(one, padfix.PadfixError) for one in errors)
     assert issubclass(padfix.PadfixWarning, UserWarning)
     assert all(one.__module__ == "padfix.errors" for one in errors)

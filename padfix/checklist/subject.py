@@ -1,0 +1,82 @@
+"""What is looked at, and what padfix would do with a padded batch of it."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from ..generation.call import bind
+from ..generation.compat import eos_ids, vocabulary_size
+from ..generation.limits import layout_bound, pad_bound
+from ..generation.reach import reached_models
+from ..generation.traits import Traits, traits_of
+from ..layout.plan import LayoutPlan
+from ..settings import Settings
+from ..strategies import choose
+from .report import Level
+
+__all__ = ["Seen", "Subject"]
+
+# How bad it is, what was seen, and what to do.
+Seen = tuple[Level, str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """What is looked at.
+
+    Attributes:
+        model: A model of transformers, on `meta` or anywhere; None where none was passed.
+        tokenizer: Its tokenizer; None where none was passed.
+        settings: How padded calls are treated; the mode is `off` where padfix is not installed.
+    """
+
+    model: Any
+    tokenizer: Any
+    settings: Settings
+
+    @cached_property
+    def trial_tokenizer(self) -> Any:
+        """A copy of the tokenizer, since tokenizing resets its truncation and padding."""
+        return copy.deepcopy(self.tokenizer)
+
+    @cached_property
+    def generation_config(self) -> Any:
+        """The model's generation config, or None."""
+        return getattr(self.model, "generation_config", None)
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The ids at which the model's replies end."""
+        return () if self.generation_config is None else eos_ids(self.generation_config)
+
+    @property
+    def encodes(self) -> bool:
+        """Whether the model is an encoder-decoder, whose prompt goes to the encoder."""
+        return bool(getattr(getattr(self.model, "config", None), "is_encoder_decoder", False))
+
+    @property
+    def size(self) -> int | None:
+        """The number of rows of the model's embedding, or None."""
+        return None if self.model is None else vocabulary_size(self.model)
+
+    @cached_property
+    def outlooks(self) -> tuple[tuple[Traits, str], ...]:
+        """For each model whose padded batches padfix gets to see: its traits, and why it cannot make them right."""
+        return tuple((traits_of(one), _obstacles(one, self.settings)) for one in reached_models(self.model))
+
+
+def _obstacles(model: Any, settings: Settings) -> str:
+    """Why a typical padded batch of a model cannot be made right: a full row, and one with two pads."""
+    mask = torch.tensor([[1, 1, 1], [1, 0, 0]], device="cpu")
+    plan = LayoutPlan.from_mask(mask)
+    chosen, why_not = choose(settings.strategy, traits_of(model), plan, new_tokens=1)
+    call = bind(model, (), {"input_ids": mask, "attention_mask": mask})
+    config = getattr(model, "generation_config", None)
+    if chosen is None or call is None or config is None:
+        return why_not
+    return "; ".join((*layout_bound(call, config, pads_remain=True), *pad_bound(call, config)))

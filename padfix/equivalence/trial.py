@@ -1,0 +1,174 @@
+"""The calls of one comparison: each prompt alone, all in a padded batch, copies of one without pads, a wider dtype."""
+
+from __future__ import annotations
+
+import copy
+import re
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ..errors import PadfixWarning
+from ..layout.rows import Side, padded
+from ..once import generate as repaired
+from ..policy import until_end
+from ..settings import override
+from .compare import Difference, Reply, difference
+
+__all__ = ["AS_IT_IS", "PADFIX", "ROOM", "STOCK", "WAYS", "Step", "Trial", "differences"]
+
+# Told of each call: the number of calls that are done, the number of all, and what comes next.
+Step = Callable[[int, int, str], None]
+
+# What changes the arithmetic of a prompt and nothing else: the size of an unpadded batch is varied besides.
+ARITHMETICS: tuple[Mapping[str, Any], ...] = (
+    {"use_cache": False},
+    {"cache_implementation": "static", "disable_compile": True},
+)
+# A difference is held against this many times the noise. Padding changes batch size, width and kernel at once, and
+# over more prompts: with SmolLM2 in bfloat16 its largest difference is 1.7 times the noise; a mask that is one column
+# off makes ten times the noise.
+ROOM = 4
+# The number of prompts that the noise is measured on.
+NOISE_PROMPTS = 3
+WIDER = {torch.bfloat16: torch.float32, torch.float16: torch.float32, torch.float32: torch.float64}
+# The outputs are read here and let go: that their cache is left out concerns nobody.
+_CACHE_LEFT_OUT = re.compile(r"the field \w+ of this output is None")
+
+
+def _in_stock(model: Any, arguments: Mapping[str, Any]) -> Any:
+    with override("off"):
+        return model.generate(**arguments)
+
+
+def _through_padfix(model: Any, arguments: Mapping[str, Any]) -> Any:
+    with override("fix", strategy="auto", decoding="pad_aware"):  # whatever the environment says
+        return repaired(model, **arguments)
+
+
+# How a batch is run, by the words of the report.
+PADFIX, STOCK, AS_IT_IS = "through padfix", "in stock transformers", "as this process runs it"
+WAYS: Mapping[str, Callable[[Any, Mapping[str, Any]], Any]] = {
+    PADFIX: _through_padfix,
+    STOCK: _in_stock,
+    AS_IT_IS: lambda model, arguments: model.generate(**arguments),
+}
+
+
+@dataclass
+class Trial:
+    """The prompts and what is the same in every call; the number of calls made and planned."""
+
+    rows: list[list[int]]
+    pad: int
+    ends: Collection[int]
+    side: Side
+    extra: int
+    arguments: Mapping[str, Any]
+    progress: Step | None
+    done: int = 0
+    planned: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.planned = len(self.rows) + 1
+
+    def alone(self, model: Any, number: int) -> list[Reply]:
+        """What a prompt gets as an unpadded batch of one in stock transformers, a reply for each returned sequence."""
+        return self._run(model, STOCK, [self.rows[number]], 0, f"prompt {number} alone")[0]
+
+    def batch(self, model: Any, way: str, notes: list[str]) -> list[list[Reply]]:
+        """What the prompts get in one padded batch; what padfix warns of goes to the notes."""
+        with _collected(notes):
+            return self._run(model, way, self.rows, self.extra, "the padded batch")
+
+    def noise(self, model: Any, alone: Sequence[Sequence[Reply]], unequal: Sequence[int]) -> float:
+        """The largest difference that arithmetic makes without any padding.
+
+        Measured on the longest prompt and the first of those that are not equal: in batches of copies of itself, and
+        under each of `ARITHMETICS` that the model takes.
+        """
+        longest = max(range(len(self.rows)), key=lambda number: len(self.rows[number]))
+        numbers = dict.fromkeys([*unequal[: NOISE_PROMPTS - 1], longest])
+        variants: list[tuple[int, Mapping[str, Any]]] = [(size, {}) for size in sorted({2, max(2, len(self.rows))})] + [
+            (1, one) for one in ARITHMETICS
+        ]
+        self.planned += len(numbers) * len(variants)
+        largest = 0.0
+        for number in numbers:
+            for size, changes in variants:
+                what = f"prompt {number} without pads, {', '.join(map(str, changes)) or f'{size} copies'}"
+                try:
+                    copies = self._run(model, STOCK, [self.rows[number]] * size, 0, what, **changes)
+                except (NotImplementedError, RuntimeError, TypeError, ValueError):
+                    if not changes:
+                        raise
+                    continue  # no such cache for this model or release
+                apart = (one for each in copies for one in differences(each, alone[number]))
+                largest = max(largest, *(one.largest for one in apart))
+        return largest
+
+    def wider(self, model: Any, way: str, numbers: Sequence[int]) -> dict[int, list[Difference] | str]:
+        """The differences of those rows with a copy of the model in a wider dtype, or why there are none."""
+        self.planned += len(numbers) + 1
+        try:
+            copied = copy.deepcopy(model).to(WIDER[model.dtype])
+            batch = self.batch(copied, way, [])
+            return {number: differences(batch[number], self.alone(copied, number)) for number in numbers}
+        except (KeyError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
+            line = str(error).strip().partition("\n")[0][:160]
+            return dict.fromkeys(numbers, f"a copy in a wider dtype does not run ({type(error).__name__}: {line})")
+
+    def _run(
+        self, model: Any, way: str, rows: Sequence[Sequence[int]], extra: int, what: str, **changes: Any
+    ) -> list[list[Reply]]:
+        """The replies of one call, a list for each row of the batch."""
+        if self.progress is not None:
+            self.progress(self.done, self.planned, what)
+        ids, mask = padded(rows, self.pad, self.side, extra=extra)
+        asked = {
+            **self.arguments,
+            **changes,
+            "input_ids": ids.to(model.device),
+            "attention_mask": mask.to(model.device),
+            "pad_token_id": self.pad,
+            "return_dict_in_generate": True,
+            "output_logits": True,
+            "output_scores": True,
+        }
+        output = WAYS[way](model, asked)
+        self.done += 1
+        replies = [self._reply(output, index, ids.shape[1]) for index in range(output.sequences.shape[0])]
+        copies = len(replies) // len(rows)
+        return [replies[start : start + copies] for start in range(0, len(replies), copies)]
+
+    def _reply(self, output: Any, index: int, width: int) -> Reply:
+        tokens = tuple(until_end(output.sequences[index, width:].tolist(), self.ends))
+        if getattr(output, "sequences_scores", None) is not None:
+            return Reply(tokens, beam_score=float(output.sequences_scores[index]))
+        logits, scores = (
+            torch.stack([step[index].float().cpu() for step in steps[: len(tokens)]])
+            for steps in (output.logits, output.scores)
+        )
+        return Reply(tokens, logits, scores)
+
+
+def differences(replies: Sequence[Reply], alone: Sequence[Reply]) -> list[Difference]:
+    """How each reply differs from the one that belongs to it."""
+    return [difference(*pair) for pair in zip(replies, alone, strict=True)]
+
+
+@contextmanager
+def _collected(notes: list[str]) -> Iterator[None]:
+    """A block whose `PadfixWarning`s become notes; all others are warned of after it, as they would have been."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", PadfixWarning)
+        yield
+    for one in caught:
+        if not issubclass(one.category, PadfixWarning):
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+        elif not _CACHE_LEFT_OUT.match(str(one.message)):
+            notes.append(str(one.message))
