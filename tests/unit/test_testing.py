@@ -18,6 +18,7 @@ import pytest
 import torch
 from oracle import EOS, GREEDY, PAD, ROWS, build, left_padded, right_padded
 from transformers import GenerationMixin
+from words import text, worded
 
 import padfix
 from padfix import MissingPadTokenError, RightPaddingError, SettingsError, patch, settings, testing
@@ -25,7 +26,7 @@ from padfix.errors import PadfixError
 from padfix.notices import watched_by, watchers
 from padfix.patch import installed
 from padfix.settings import Settings
-from padfix.testing import Finding, Guard, guarded
+from padfix.testing import Finding, Guard, assert_batch_matches_single, guarded
 
 HERE = Path(__file__)
 ALONE = {"input_ids": torch.tensor([ROWS[0]]), "attention_mask": torch.ones(1, len(ROWS[0]), dtype=torch.long)}
@@ -378,3 +379,40 @@ def test_off_counts_where_it_is_explicit(
 @pytest.mark.parametrize(("value", "mode"), [("STRICT", "strict"), (" fix ", "fix"), ("", "off"), ("1", "fix")])
 def test_modes_are_read_as_everywhere(value: str, mode: str) -> None:
     assert testing.read_mode(value, "--padfix=") == mode
+
+
+# Batch against single
+
+
+PROMPTS = [text(*row) for row in ROWS]
+
+
+@pytest.mark.parametrize(("side", "mode"), [("right", "fix"), ("left", "fix"), ("left", "off")])
+def test_batch_that_is_right_passes(model: Any, side: str, mode: str) -> None:
+    tokenizer = worded(padding_side=side)
+    with installed(mode):
+        assert_batch_matches_single(model, tokenizer, PROMPTS, max_new_tokens=6)
+
+
+@pytest.mark.parametrize("mode", ["off", "warn"])
+def test_right_padded_batch_that_nothing_repairs_fails_and_names_its_rows(model: Any, mode: str) -> None:
+    with installed(mode), pytest.raises(AssertionError) as failed:
+        assert_batch_matches_single(model, worded(padding_side="right"), PROMPTS, max_new_tokens=6)
+    message = str(failed.value)
+    assert "padded on the right to 7 columns, as this process runs it: 1 equal" in message
+    assert "row 1 (3 tokens): padding fault" in message
+    assert "row 2 (5 tokens): padding fault" in message
+    assert message.count("alone: ") == 2
+
+
+def test_flag_that_left_padding_leaves_wrong_fails_without_padfix(model: Any) -> None:
+    tokenizer, flags = worded(padding_side="left"), {"max_new_tokens": 8, "no_repeat_ngram_size": 1, "min_length": 11}
+    with installed("fix"):
+        assert_batch_matches_single(model, tokenizer, PROMPTS, eos_token_id=[EOS, 51, 93, 44], **flags)
+    with pytest.raises(AssertionError, match="padding fault"):
+        assert_batch_matches_single(model, tokenizer, PROMPTS, eos_token_id=[EOS, 51, 93, 44], **flags)
+
+
+def test_strict_mode_refuses_the_batch_itself(model: Any) -> None:
+    with installed("strict"), pytest.raises(RightPaddingError):
+        assert_batch_matches_single(model, worded(padding_side="right"), PROMPTS, max_new_tokens=6)

@@ -546,3 +546,8 @@ def test_a_peft_model_has_the_limits_of_the_model_beneath_it() -> None:
     for name in ("gpt2", "rwkv", "blenderbot"):
         model = build(name)
         assert traits_of(Wrapper(model)) == traits_of(model)
+
+
+def test_a_compiled_model_is_what_the_model_beneath_it_is() -> None:
+    model = build("llama")
+    assert traits_of(torch.compile(model, backend="eager")) == traits_of(model)
