@@ -102,7 +102,9 @@ class Trial:
             for size, changes in variants:
                 what = f"prompt {number} without pads, {', '.join(map(str, changes)) or f'{size} copies'}"
                 try:
-                    copies = self._run(model, STOCK, [self.rows[number]] * size, 0, what, **changes)
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("ignore")  # of what the library makes of such a cache
+                        copies = self._run(model, STOCK, [self.rows[number]] * size, 0, what, **changes)
                 except (NotImplementedError, RuntimeError, TypeError, ValueError):
                     if not changes:
                         raise
@@ -139,8 +141,8 @@ class Trial:
             "output_logits": True,
             "output_scores": True,
         }
-        output = WAYS[way](model, asked)
         self.done += 1
+        output = WAYS[way](model, asked)
         replies = [self._reply(output, index, ids.shape[1]) for index in range(output.sequences.shape[0])]
         copies = len(replies) // len(rows)
         return [replies[start : start + copies] for start in range(0, len(replies), copies)]
