@@ -24,11 +24,21 @@ from .generation.traits import Traits, traits_of
 from .layout.detect import Padding, from_ids, from_mask
 from .layout.plan import LayoutPlan
 from .settings import Settings, override
-from .strategies import Strategy, choose
+from .strategies import STRATEGIES, Strategy, choose
 from .strategies.job import Job
 from .strategies.left_pad import changes_nothing
 
-__all__ = ["Found", "Repair", "choose_repair", "decide", "detect", "inferred_padding", "masked_padding", "run"]
+__all__ = [
+    "Found",
+    "Repair",
+    "attempt",
+    "choose_repair",
+    "decide",
+    "detect",
+    "inferred_padding",
+    "masked_padding",
+    "run",
+]
 
 
 def run(
@@ -194,35 +204,42 @@ def choose_repair(call: GenerateCall, found: Found, traits: Traits, settings: Se
     width costs the model a new graph. Else columns that are pads in every row are dropped: a batch without pads is
     exact for every model.
     """
+    trims = bool(found.padding.misplaced) and not compat.wants_fixed_shapes(call, found.config)
+    repair = attempt(call, found, traits, settings, trim=trims)
+    if repair.obstacles and not trims:
+        trimmed = attempt(call, found, traits, settings, trim=True)
+        return repair if trimmed.obstacles else trimmed
+    return repair
+
+
+def attempt(call: GenerateCall, found: Found, traits: Traits, settings: Settings, *, trim: bool) -> Repair:
+    """The repair with or without columns that are pads in every row, and what stands in its way."""
     padding, config = found.padding, found.config
     # Up to 5.0 the mask of ids beside embeddings is inferred from the embeddings: all ones.
     guessed = bool(padding.guessed) or (padding.source == "inferred" and call.get(call.embeds_name) is not None)
     pad_aware = settings.decoding == "pad_aware"
     negative_width = 0 if found.negative is None else found.negative.real.shape[1]
-
-    def attempt(*, trim: bool) -> Repair:
-        plan = LayoutPlan.from_mask(padding.real, trim=trim)
-        new_tokens = lengths.new_tokens(call, config)
-        strategy, reason = choose(settings.strategy, traits, plan, new_tokens, negative_width=negative_width)
-        obstacles = [reason] if strategy is None else []
-        obstacles += limits.pad_bound(call, config) if plan.pads_remain else ()
-        obstacles += limits.negative_bound(call) if found.negative is not None else ()
-        rewrite = not changes_nothing(call, config, plan, guessed=guessed)
-        reads = tuple(limits.reads_history(call, config)) if plan.pads_remain and pad_aware else ()
-        if not plan.is_identity:
-            obstacles += limits.layout_bound(call, config, pads_remain=plan.pads_remain)
-        elif rewrite:
-            obstacles += limits.identity_bound(call)
-        job = Job(call, config, plan, rewrite=rewrite, pad_aware=pad_aware, reads_history=reads)
-        needed = rewrite or bool(reads) or (pad_aware and found.negative is not None)
-        return Repair(job, strategy, tuple(obstacles), needed)
-
-    trims = bool(padding.misplaced) and not compat.wants_fixed_shapes(call, config)
-    repair = attempt(trim=trims)
-    if repair.obstacles and not trims:
-        trimmed = attempt(trim=True)
-        return repair if trimmed.obstacles else trimmed
-    return repair
+    plan = LayoutPlan.from_mask(padding.real, trim=trim)
+    new_tokens = lengths.new_tokens(call, config)
+    name, reason = choose(settings.strategy, traits, plan, new_tokens, negative_width=negative_width)
+    obstacles = [reason] if name is None else []
+    if name == "equal_length":
+        obstacles += limits.layout_bound(call, config, pads_remain=False, apart=True)
+        obstacles += limits.group_bound(call, config)
+        one_row = traits.mixes_rows or found.negative is not None
+        job = Job(call, config, plan, rewrite=True, pad_aware=pad_aware, reads_history=(), one_row=one_row)
+        return Repair(job, STRATEGIES[name], tuple(dict.fromkeys(obstacles)), needed=True)
+    obstacles += limits.pad_bound(call, config) if plan.pads_remain else ()
+    obstacles += limits.negative_bound(call) if found.negative is not None else ()
+    rewrite = not changes_nothing(call, config, plan, guessed=guessed)
+    reads = tuple(limits.reads_history(call, config)) if plan.pads_remain and pad_aware else ()
+    if not plan.is_identity:
+        obstacles += limits.layout_bound(call, config, pads_remain=plan.pads_remain)
+    elif rewrite:
+        obstacles += limits.identity_bound(call)
+    job = Job(call, config, plan, rewrite=rewrite, pad_aware=pad_aware, reads_history=reads)
+    needed = rewrite or bool(reads) or (pad_aware and found.negative is not None)
+    return Repair(job, STRATEGIES.get(name or ""), tuple(obstacles), needed)
 
 
 def _raise_if_misplaced(where: wording.Where, padding: Padding) -> None:

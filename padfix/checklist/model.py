@@ -34,14 +34,21 @@ def strategy(subject: Subject) -> Iterator[Seen]:
     if not subject.outlooks:
         seen = "Nothing to choose: as far as can be told, no call comes to padfix."
         yield "note", seen, "See the finding on generate."
-    for traits, why_not in subject.outlooks:
+    for outlook in subject.outlooks:
+        traits = outlook.traits
         if traits.encoder_decoder:
             yield "ok", f"{traits.name}: the padding of its encoder is right as it is, on either side, and stays.", ""
-        elif why_not and subject.settings.strategy not in ("auto", *STRATEGIES):
-            yield "problem", f"No padded batch can run: {why_not}.", "Set the strategy to auto (PADFIX_STRATEGY=auto)."
-        elif why_not:
-            seen = f"padfix cannot make a padded batch right: {why_not}. It warns of one and lets it run as it is."
+        elif outlook.strategy is None and subject.settings.strategy not in ("auto", *STRATEGIES):
+            seen = f"No padded batch can run: {outlook.reason}."
+            yield "problem", seen, "Set the strategy to auto (PADFIX_STRATEGY=auto)."
+        elif outlook.strategy is None:
+            seen = (
+                f"padfix cannot make a padded batch right: {outlook.reason}. It warns of one and lets it run as it is."
+            )
             yield "problem", seen, f"{ONE_AT_A_TIME} In strict mode such a batch raises UnsupportedCallError."
+        elif outlook.strategy == "equal_length":
+            seen = "equal_length: rows of one length share a call, without pads, since the settings ask for it."
+            yield "note", seen, "Nothing, unless speed matters: a batch takes as many calls as it has lengths."
         elif traits.exact_up_to < math.inf:
             seen = f"left_pad: {traits.name} is exact up to {traits.exact_up_to:.0f} columns, since {traits.reason}."
             yield "note", seen, "Keep the width of the batch plus max_new_tokens within that; beyond it padfix warns."

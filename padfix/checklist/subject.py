@@ -11,7 +11,7 @@ import torch
 
 from ..generation.call import bind
 from ..generation.compat import eos_ids, vocabulary_size
-from ..generation.limits import layout_bound, pad_bound
+from ..generation.limits import group_bound, layout_bound, pad_bound
 from ..generation.reach import reached_models
 from ..generation.traits import Traits, traits_of
 from ..layout.plan import LayoutPlan
@@ -19,7 +19,7 @@ from ..settings import Settings
 from ..strategies import choose
 from .report import Level
 
-__all__ = ["Seen", "Subject"]
+__all__ = ["Outlook", "Seen", "Subject"]
 
 # How bad it is, what was seen, and what to do.
 Seen = tuple[Level, str, str]
@@ -65,18 +65,37 @@ class Subject:
         return None if self.model is None else vocabulary_size(self.model)
 
     @cached_property
-    def outlooks(self) -> tuple[tuple[Traits, str], ...]:
-        """For each model whose padded batches padfix gets to see: its traits, and why it cannot make them right."""
-        return tuple((traits_of(one), _obstacles(one, self.settings)) for one in reached_models(self.model))
+    def outlooks(self) -> tuple[Outlook, ...]:
+        """What becomes of a padded batch, for each model whose batches padfix gets to see."""
+        return tuple(_outlook(one, self.settings) for one in reached_models(self.model))
 
 
-def _obstacles(model: Any, settings: Settings) -> str:
-    """Why a typical padded batch of a model cannot be made right: a full row, and one with two pads."""
+@dataclass(frozen=True)
+class Outlook:
+    """What padfix would do with a padded batch of a model.
+
+    Attributes:
+        traits: What the model is.
+        strategy: How the batch would be made right; None where it cannot be.
+        reason: Why it cannot be; else empty.
+    """
+
+    traits: Traits
+    strategy: str | None
+    reason: str
+
+
+def _outlook(model: Any, settings: Settings) -> Outlook:
+    """What becomes of a typical padded batch of a model: a full row, and one with two pads."""
     mask = torch.tensor([[1, 1, 1], [1, 0, 0]], device="cpu")
-    plan = LayoutPlan.from_mask(mask)
-    chosen, why_not = choose(settings.strategy, traits_of(model), plan, new_tokens=1)
+    traits = traits_of(model)
+    strategy, reason = choose(settings.strategy, traits, LayoutPlan.from_mask(mask), new_tokens=1)
     call = bind(model, (), {"input_ids": mask, "attention_mask": mask})
     config = getattr(model, "generation_config", None)
-    if chosen is None or call is None or config is None:
-        return why_not
-    return "; ".join((*layout_bound(call, config, pads_remain=True), *pad_bound(call, config)))
+    if strategy is None or call is None or config is None:
+        return Outlook(traits, strategy, reason)
+    if strategy == "left_pad":
+        obstacles = (*layout_bound(call, config, pads_remain=True), *pad_bound(call, config))
+    else:
+        obstacles = (*layout_bound(call, config, pads_remain=False, apart=True), *group_bound(call, config))
+    return Outlook(traits, None if obstacles else strategy, "; ".join(obstacles))

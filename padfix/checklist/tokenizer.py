@@ -20,7 +20,7 @@ def padding_side(subject: Subject) -> Iterator[Seen]:
     seen = f'tokenizer.padding_side is "{side}"'
     set_left = 'Set tokenizer.padding_side = "left"'
     repairs = subject.settings.mode == "fix" and (
-        subject.model is None or (subject.outlooks and not any(why_not for _, why_not in subject.outlooks))
+        subject.model is None or (subject.outlooks and all(outlook.strategy for outlook in subject.outlooks))
     )
     if subject.encodes:
         yield "ok", f"{seen}: an encoder takes either.", ""

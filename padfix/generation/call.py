@@ -48,6 +48,10 @@ SEQUENCE_AXES: Mapping[str, Axes] = {
 }
 
 
+# The same for the prompt of a decoder that has an encoder.
+DECODER_AXES: Mapping[str, Axes] = {"decoder_inputs_embeds": Axes(), "decoder_position_ids": Axes()}
+
+
 @dataclass(frozen=True, eq=False)
 class GenerateCall:
     """One call of `generate`.
@@ -96,6 +100,18 @@ class GenerateCall:
     def is_decoder_prompt(self) -> bool:
         """Whether the prompt is the decoder's of an encoder-decoder model."""
         return self.mask_name == DECODER_MASK
+
+    @property
+    def sequence_axes(self) -> Mapping[str, Axes]:
+        """The arguments beside ids and mask that have the prompt axis, and where."""
+        return DECODER_AXES if self.is_decoder_prompt else SEQUENCE_AXES
+
+    def rows_axis(self, name: str) -> int | None:
+        """The axis on which a tensor among the arguments has a row for each prompt; None where it has none."""
+        value = self.arguments[name]
+        axes = self.sequence_axes.get(name)
+        axis = 0 if axes is None or name == self.mask_name else axes.batch
+        return axis if value.ndim >= max(1, -axis) and value.shape[axis] == self.batch else None
 
     def get(self, name: str) -> Any:
         """An argument, or None where it was not passed."""

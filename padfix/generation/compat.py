@@ -10,9 +10,12 @@ from importlib.metadata import version
 from types import SimpleNamespace
 from typing import Any
 
+import torch.distributed
 from transformers import GenerationConfig
 from transformers.generation.logits_process import EncoderRepetitionPenaltyLogitsProcessor
 from transformers.generation.utils import GenerationMixin
+from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
+from transformers.integrations.fsdp import is_fsdp_managed_module
 
 from .call import PARAMETERS, GenerateCall
 
@@ -29,6 +32,7 @@ __all__ = [
     "positions_advance",
     "repetition_penalty_skips_pads",
     "resolved_config",
+    "steps_together",
     "vocabulary_size",
     "wants_fixed_shapes",
 ]
@@ -93,6 +97,19 @@ def vocabulary_size(model: Any) -> int | None:
     except (AttributeError, NotImplementedError, TypeError, IndexError):
         size = getattr(model.config, "vocab_size", None)
         return size if isinstance(size, int) else None
+
+
+def steps_together(call: GenerateCall) -> bool:
+    """Whether ranks have to run the same number of forwards, derived as `generate` derives it: FSDP, ZeRO-3."""
+    asked = call.get("synced_gpus")
+    if asked is not None:
+        return bool(asked)
+    ranks = (
+        torch.distributed.get_world_size()
+        if torch.distributed.is_available() and torch.distributed.is_initialized()
+        else 1
+    )
+    return ranks > 1 and (is_deepspeed_zero3_enabled() or is_fsdp_managed_module(call.model))
 
 
 def wants_fixed_shapes(call: GenerateCall, config: GenerationConfig) -> bool:

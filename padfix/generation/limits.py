@@ -13,13 +13,16 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig
 
-from .call import SEQUENCE_AXES, GenerateCall
+from . import compat
+from .call import GenerateCall
 from .compat import CACHE_NAMES, encoder_penalty_reaches_every_row, repetition_penalty_skips_pads
 from .decoding import passed_by_caller
 from .guidance import needs_axes
 from .processors import TWINS
 
 __all__ = [
+    "group_bound",
+    "has_forward_hooks",
     "identity_bound",
     "layout_bound",
     "misfits",
@@ -37,6 +40,8 @@ ONE_PROMPT_LOOPS = ("assistant_model", "prompt_lookup_num_tokens")
 ABSOLUTE_INDICES = ("image_bound", "alora_offsets", "cache_position")
 # Text models whose outer model has a `generate` of its own that cuts columns off before it calls theirs.
 CUT_BEFORE_US = ("BlipTextLMHeadModel",)
+# Pictures and the like whose rows are patches or pictures of the whole batch, one after the other.
+FLATTENED = ("image_grid_thw", "video_grid_thw", "image_sizes", "spatial_shapes", "pixel_values_videos")
 # Keywords whose second axis is not the prompt's, whatever its size.
 NOT_ALIGNED = frozenset(
     {
@@ -112,12 +117,19 @@ def negative_bound(call: GenerateCall) -> Iterator[str]:
         yield f"negative_prompt_ids= (the position ids of {type(call.model).__name__} have several axes)"
 
 
-def layout_bound(call: GenerateCall, config: GenerationConfig, *, pads_remain: bool) -> Iterator[str]:
-    """What stands in the way of moving this call's columns."""
+def layout_bound(
+    call: GenerateCall, config: GenerationConfig, *, pads_remain: bool, apart: bool = False
+) -> Iterator[str]:
+    """What stands in the way of moving this call's columns.
+
+    Args:
+        pads_remain: Whether the model sees pads then.
+        apart: Whether rows of one length run apart from the others.
+    """
     for name in (one.__name__ for one in type(call.model).__mro__):
         if name in CUT_BEFORE_US:
             yield f"{name} (the model around it has cut off the last column, whatever stood there)"
-    yield from identity_bound(call)
+    yield from misfits(call) if apart else identity_bound(call)
     for name in (*OTHER_LOOPS, *(ONE_PROMPT_LOOPS if pads_remain else ())):
         if call.get(name) or getattr(config, name, None):
             yield f"{name}= (another decoding loop)"
@@ -141,6 +153,53 @@ def identity_bound(call: GenerateCall) -> Iterator[str]:
         yield f"{call.prompt_name}= (the prompt of an encoder-decoder model)"
         return
     yield from misfits(call)
+
+
+def group_bound(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
+    """What stands in the way of running rows of one length apart from the others."""
+    if compat.steps_together(call):
+        yield "synced_gpus (every rank has to run the same number of forwards)"
+    if call.get("streamer") is not None:
+        yield "streamer= (it has to see all rows at once)"
+    if config.max_time is not None:
+        yield "max_time (it counts for the whole call)"
+    if has_forward_hooks(call.model):
+        yield f"hooks on the forwards of {type(call.model).__name__} (they would see some rows at a time)"
+    for name in FLATTENED:
+        if call.get(name) is not None:
+            yield f"{name}= (what belongs to a row cannot be told)"
+    encoded = call.get("encoder_outputs")
+    if encoded is not None and not isinstance(encoded, Mapping):
+        yield f"encoder_outputs= of type {type(encoded).__name__} (only a ModelOutput can be split)"
+    for name, value in call.arguments.items():
+        if isinstance(value, Tensor) and value.ndim and call.rows_axis(name) is None and not _is_one_row(call, name):
+            yield f"{name}= of shape {tuple(value.shape)} (what belongs to a row cannot be told)"
+    if call.is_decoder_prompt and call.ids is not None and call.ids.ndim == 2:
+        start = getattr(config, "decoder_start_token_id", None)
+        begin = (call.ids[:, 0] == start) if start is not None else call.ids[:, 0] != call.ids[:, 0]
+        if bool(begin.any()) and not bool(begin.all()):
+            yield f"{call.ids_name}= (some prompts begin with the decoder's start token and some do not)"
+
+
+def _is_one_row(call: GenerateCall, name: str) -> bool:
+    """Whether a tensor with the prompt axis has one row, which counts for all."""
+    axes = call.sequence_axes.get(name)
+    return axes is not None and call.arguments[name].shape[axes.batch] == 1
+
+
+def has_forward_hooks(model: Any) -> bool:
+    """Whether someone else watches the model's forwards: hooks of others than transformers and accelerate."""
+    hooks = (
+        hook
+        for module in model.modules()
+        for hook in (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
+    )
+    return any(_package(hook) not in ("transformers", "accelerate", "torch") for hook in hooks)
+
+
+def _package(function: Any) -> str:
+    function = getattr(function, "func", function)  # functools.partial
+    return str(getattr(function, "__module__", "")).partition(".")[0]
 
 
 def unreadable_mask(call: GenerateCall) -> str | None:
@@ -172,8 +231,8 @@ def misfits(call: GenerateCall) -> Iterator[str]:
     for name, value in call.arguments.items():
         if value is None or name in (call.ids_name, call.mask_name):
             continue
-        if name in SEQUENCE_AXES:
-            axes = SEQUENCE_AXES[name]
+        if name in call.sequence_axes:
+            axes = call.sequence_axes[name]
             sizes = tuple(value.shape) if isinstance(value, Tensor) else ()
             fits = len(sizes) >= 2 and sizes[axes.prompt] == call.width and sizes[axes.batch] in (1, call.batch)
             if not fits:

@@ -23,6 +23,7 @@ class Job:
         rewrite: Whether the prompt has to be rewritten: its columns, its mask, its positions or ids under pads.
         pad_aware: Whether the library's processors are kept from seeing the pads that the model sees.
         reads_history: Those of them that would see pads, a phrase each.
+        one_row: Whether each row has to run by itself where rows run apart.
     """
 
     call: GenerateCall
@@ -31,3 +32,4 @@ class Job:
     rewrite: bool
     pad_aware: bool
     reads_history: tuple[str, ...]
+    one_row: bool = False

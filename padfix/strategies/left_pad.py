@@ -21,7 +21,17 @@ from ..layout.plan import LayoutPlan
 from ..notices import warn
 from .job import Job
 
-__all__ = ["changes_nothing", "every_id_is_valid", "run", "to_caller", "to_model", "valid_pad_id", "with_callers_view"]
+__all__ = [
+    "changes_nothing",
+    "every_id_is_valid",
+    "generated",
+    "run",
+    "to_caller",
+    "to_model",
+    "valid_pad_id",
+    "with_callers_view",
+    "without_caches",
+]
 
 
 def run(job: Job, original: Callable[..., Any]) -> Any:
@@ -29,6 +39,15 @@ def run(job: Job, original: Callable[..., Any]) -> Any:
 
     As many forwards as the batch would take if the caller had padded it on the left, each with the same rows.
     """
+    output = generated(job, original)
+    if not job.rewrite:
+        return output
+    restored = to_caller(output, job.call, job.config, job.plan)
+    return restored if job.plan.is_identity or isinstance(restored, Tensor) else without_caches(restored)
+
+
+def generated(job: Job, original: Callable[..., Any]) -> Any:
+    """What `original` gives for the batch in the model's layout."""
     call, config, plan = job.call, job.config, job.plan
     history = History(plan, call.ids)
     moved = with_callers_view(to_model(call, config, plan, pad_aware=job.pad_aware), history) if job.rewrite else call
@@ -48,7 +67,7 @@ def run(job: Job, original: Callable[..., Any]) -> Any:
             f"{type(call.model).__name__} builds its own list of logits processors: those that read the token history "
             "have seen the pads of this batch."
         )
-    return to_caller(output, call, config, plan) if job.rewrite else output
+    return output
 
 
 def with_callers_view(call: GenerateCall, history: History) -> GenerateCall:
@@ -83,16 +102,18 @@ def changes_nothing(call: GenerateCall, config: GenerationConfig, plan: LayoutPl
 def to_model(call: GenerateCall, config: GenerationConfig, plan: LayoutPlan, *, pad_aware: bool) -> GenerateCall:
     """The call with its prompt in the model's layout, an explicit mask, and lengths for the model's width."""
     lengths = reduced(call, config, plan.trim, counts_columns=plan.pads_remain and not pad_aware)
-    changes: dict[str, Any] = {"attention_mask": plan.real.long(), **lengths}
+    changes: dict[str, Any] = {call.mask_name: plan.real.long(), **lengths}
     pad = valid_pad_id(call, config)
     if call.ids_name is not None:
         changes[call.ids_name] = plan.to_model(call.arguments[call.ids_name], fill=pad)
     if config.pad_token_id not in (None, pad):
         changes["pad_token_id"] = pad
-    for name, axes in SEQUENCE_AXES.items():
+    for name, axes in call.sequence_axes.items():
         value = call.get(name)
         if value is not None and name != "position_ids" and not plan.is_identity:
             changes[name] = plan.to_model(value, batch_axis=axes.batch, prompt_axis=axes.prompt, fill=axes.fill)
+    if call.is_decoder_prompt:  # not every decoder takes a mask, and without pads it says nothing
+        return call.changed(changes) if plan.pads_remain else call.changed(changes).without(call.mask_name)
     positions = call.get("position_ids")
     if positions is None:
         return call.changed(changes)
@@ -114,20 +135,38 @@ def to_caller(output: Any, call: GenerateCall, config: GenerationConfig, plan: L
     if sequences is None:
         warn(f"the output is a {type(output).__name__} without sequences: it stays in the layout that the model saw.")
         return output
-    restored = sequences_to_caller(sequences, call.ids, plan.model_width)
+    added = _added_columns(sequences, call, plan)
+    restored = sequences_to_caller(sequences[:, added:], call.ids, plan.model_width)
+    restored = torch.cat((sequences[:, :added], restored), 1) if added else restored
     ends = eos_ids(config)
     if ends and config.pad_token_id not in (None, valid_pad_id(call, config)):
-        width = call.width if call.ids is not None else 0
+        width = added + (call.width if call.ids is not None else 0)
         restored = pads_after_end(restored, width, ends, int(config.pad_token_id))
     if isinstance(output, Tensor):
         return restored
-    caches = () if plan.is_identity else cache_fields(output)
+    return rebuilt(output, {"sequences": restored})
+
+
+def without_caches(output: Any) -> Any:
+    """An output whose caches, which belong to the model's layout, are left out, with a warning."""
+    caches = cache_fields(output)
     if caches:
         warn(
             f"the field {caches[0]} of this output is None: its cache belongs to the left-padded batch that the model "
             "saw. Pass the whole sequences and their mask to the next call."
         )
-    return rebuilt(output, {"sequences": restored, **dict.fromkeys(caches)})
+    return rebuilt(output, dict.fromkeys(caches))
+
+
+def _added_columns(sequences: Tensor, call: GenerateCall, plan: LayoutPlan) -> int:
+    """The number of columns before the prompt: 1 where `generate` has put the start token before a decoder's."""
+    if not call.is_decoder_prompt or call.ids is None:
+        return 0
+    copies = sequences.shape[0] // call.batch
+    prompt, real = (
+        each.to(sequences.device).repeat_interleave(copies, 0) for each in (plan.to_model(call.ids), plan.real)
+    )
+    return int(bool(((sequences[:, : plan.model_width] != prompt) & real).any()))
 
 
 def _are_redundant(positions: Tensor, plan: LayoutPlan) -> bool:

@@ -273,12 +273,22 @@ def test_setting_that_repairs_nothing_is_noted() -> None:
 
 
 def test_reserved_strategy_is_a_problem(llama: Any) -> None:
-    padfix.install(strategy="equal_length")
+    padfix.install(strategy="packed_prefill")
     assert findings("settings")[1].level == "problem"
     chosen = finding("strategy", llama)
     assert chosen.level == "problem"
-    assert "equal_length" in chosen.seen
+    assert "packed_prefill" in chosen.seen
     assert "auto" in chosen.remedy
+
+
+def test_rows_that_run_apart_are_noted_and_a_hook_that_forbids_it_is_a_problem() -> None:
+    padfix.install(strategy="equal_length")
+    model = build("rwkv")
+    assert finding("strategy", model).level == "note"
+    assert finding("strategy", model).seen.startswith("equal_length: rows of one length share a call")
+    model.register_forward_hook(lambda *_: None)
+    assert finding("strategy", model).level == "problem"
+    assert "hooks on the forwards of RwkvForCausalLM" in finding("strategy", model).seen
 
 
 # The patch

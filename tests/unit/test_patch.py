@@ -180,8 +180,8 @@ def test_settings_other_than_the_mode_are_keyword_only() -> None:
 
 
 def test_forced_strategy_and_decoding_reach_the_call(model: Any, right: Replies) -> None:
-    padfix.install(strategy="equal_length")
-    with pytest.raises(SettingsError, match="strategy 'equal_length' is not part of this release"):
+    padfix.install(strategy="packed_prefill")
+    with pytest.raises(SettingsError, match="strategy 'packed_prefill' is not part of this release"):
         replies_of(model)
     padfix.install(strategy="left_pad", decoding="pad_aware")
     assert replies_of(model) == right

@@ -1,0 +1,151 @@
+"""Rows of one length share a call, without a pad: for models that left padding does not make right."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..generation.call import GenerateCall
+from ..generation.compat import pad_id
+from ..generation.decoding import passed_by_caller
+from ..generation.outputs import cache_fields, rebuilt
+from ..layout.groups import Groups
+from ..layout.plan import LayoutPlan
+from ..notices import warn
+from . import left_pad
+from .job import Job
+
+__all__ = ["joined", "of_rows", "run"]
+
+# Fields of an output that hold a tensor for each step, of shape (rows, vocabulary).
+BY_STEP = ("scores", "logits")
+
+
+def run(job: Job, original: Callable[..., Any]) -> Any:
+    """The output of one call of `original` for each length of prompt, joined in the caller's order and layout.
+
+    Each call has rows of one length and no pad; with `job.one_row` it has one row. As many calls as lengths (or rows).
+    """
+    call, plan = job.call, job.plan
+    groups = Groups.of(plan.lengths, one_row=job.one_row)
+    real = plan.to_caller(plan.real, fill=False)
+    states = [_state(one) for one in passed_by_caller(call)]
+    outputs = []
+    for rows in groups.rows:
+        part = of_rows(call, rows)
+        index = torch.tensor(rows, device=real.device)
+        job_of_rows = replace(
+            job, call=part, plan=LayoutPlan.from_mask(real[index]), rewrite=True, reads_history=(), one_row=False
+        )
+        output = left_pad.generated(job_of_rows, original)
+        outputs.append(left_pad.to_caller(output, part, job.config, job_of_rows.plan))
+    if len(groups.rows) > 1:
+        _warn_of_state(passed_by_caller(call), states)
+    return joined(outputs, groups, job)
+
+
+def of_rows(call: GenerateCall, rows: Sequence[int]) -> GenerateCall:
+    """The call for some rows of its batch: every argument that has rows is cut down to theirs."""
+    changes: dict[str, Any] = {}
+    for name, value in call.arguments.items():
+        if name == "prefix_allowed_tokens_fn" and value is not None:
+            changes[name] = _prefix_function(value, rows)
+        elif isinstance(value, Tensor):
+            axis = call.rows_axis(name)
+            if axis is not None:
+                changes[name] = value.index_select(axis, torch.tensor(rows, device=value.device))
+        elif name == "encoder_outputs" and value is not None:
+            changes[name] = _encoder_rows(value, rows)
+    return replace(call.changed(changes), batch=len(rows))
+
+
+def joined(outputs: Sequence[Any], groups: Groups, job: Job) -> Any:
+    """What the groups gave as one output of the same class, in the caller's order; caches are left out."""
+    fill = pad_id(job.config) or 0
+    if isinstance(outputs[0], Tensor):
+        return groups.join(outputs, fill=fill)
+    beams = int(job.config.num_beams or 1)
+    values: dict[str, Any] = {}
+    for name in (field.name for field in fields(outputs[0])):
+        parts = [getattr(output, name) for output in outputs]
+        if name in BY_STEP:
+            values[name] = _joined_steps(parts, groups)
+        elif name == "beam_indices" and parts[0] is not None:
+            values[name] = groups.join(
+                [_in_batch(*pair, beams) for pair in zip(parts, groups.rows, strict=True)], fill=-1
+            )
+        elif isinstance(parts[0], Tensor):
+            values[name] = groups.join(parts, fill=fill if name == "sequences" else 0)
+        else:
+            values[name] = None
+    left_out = sorted({name for output in outputs for name in cache_fields(output)})
+    if left_out:
+        warn(
+            f"the field {left_out[0]} of this output is None: rows of other length ran apart, and their caches cannot "
+            "be joined. Pass the whole sequences and their mask to the next call."
+        )
+    return rebuilt(outputs[0], values)
+
+
+def _joined_steps(parts: Sequence[tuple[Tensor, ...] | None], groups: Groups) -> tuple[Tensor, ...] | None:
+    """The tensors of each step; 0 in the rows that had ended by then."""
+    given = [part or () for part in parts]
+    if not any(given):
+        return None
+    return tuple(
+        groups.join([part[step] if step < len(part) else None for part in given], fill=0.0)
+        for step in range(max(map(len, given)))
+    )
+
+
+def _in_batch(indices: Tensor, rows: Sequence[int], beams: int) -> Tensor:
+    """Beam indices of a group as those of the whole batch; -1 stays."""
+    numbers = torch.tensor(rows, device=indices.device)
+    row = numbers[(indices.clamp(min=0) // beams)]
+    return torch.where(indices < 0, indices, row * beams + indices % beams)
+
+
+def _prefix_function(function: Callable[[int, Tensor], Any], rows: Sequence[int]) -> Callable[[int, Tensor], Any]:
+    """A `prefix_allowed_tokens_fn` that is told the number that a prompt has in the whole batch."""
+    return lambda prompt, ids: function(rows[prompt], ids)
+
+
+def _encoder_rows(outputs: Any, rows: Sequence[int]) -> Any:
+    """What an encoder gave, for some rows."""
+    return type(outputs)(
+        **{name: value[list(rows)] if isinstance(value, Tensor) else value for name, value in outputs.items()}
+    )
+
+
+def _state(callback: Any) -> Any:
+    """What a callback of the caller's holds, to see afterwards whether it has changed; None where nobody can tell."""
+    try:
+        return copy.deepcopy(vars(callback))
+    except Exception:  # anything may stand in there
+        return None
+
+
+def _warn_of_state(callbacks: Sequence[Any], before: Sequence[Any]) -> None:
+    for callback, held in zip(callbacks, before, strict=True):
+        if held is not None and not _alike(held, vars(callback)):
+            warn(
+                f"{type(callback).__name__} keeps something from one call for the next, and was called for the rows of "
+                "one length after the others: what it keeps may be wrong. Run the prompts one at a time."
+            )
+
+
+def _alike(one: Any, other: Any) -> bool:
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_alike(one[name], other[name]) for name in one)
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(_alike, one, other))
+    if isinstance(one, Tensor):
+        return isinstance(other, Tensor) and torch.equal(one, other)
+    if getattr(type(one), "__eq__", None) is getattr(object, "__eq__", None):  # a copy is never equal: no deeper
+        return type(one) is type(other)
+    return bool(one == other)
