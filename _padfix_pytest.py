@@ -54,10 +54,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def _install(config: pytest.Config, option: str | None, ini: str) -> None:
     from padfix import testing
     from padfix.patch import installed
+    from padfix.settings import is_off_in_environment
 
     name, value = ("--padfix=", option) if option is not None else ("padfix = ", ini)
     mode = header = testing.read_mode(value, name)
-    if not testing.is_off_in_environment():
+    if not is_off_in_environment():
         stack = ExitStack()
         stack.enter_context(installed(mode))
         config.add_cleanup(stack.close)
@@ -84,7 +85,7 @@ def pytest_report_collectionfinish(items: list[pytest.Item]) -> list[str]:
 
 def _is_off_in_environment() -> bool:
     try:
-        from padfix.testing import is_off_in_environment
+        from padfix.settings import is_off_in_environment
     except _ERRORS:  # said in each marked test
         return False
     return is_off_in_environment()

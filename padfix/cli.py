@@ -6,11 +6,14 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from . import __version__
-from .errors import PadfixError
+from .errors import LoadingError, PadfixError, PadfixWarning
 
 __all__ = ["main"]
 
@@ -21,18 +24,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command that `arguments` (`sys.argv` without them) name."""
     parsed = _parser().parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = parsed.command
-    try:
-        status = command(parsed)
-        sys.stdout.flush()
-        return status
-    except PadfixError as error:
-        print(f"padfix: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:  # whoever reads, such as head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 2
-    except KeyboardInterrupt:
-        return 130
+    with _warnings_in_a_line():
+        try:
+            status = command(parsed)
+            sys.stdout.flush()
+            return status
+        except PadfixError as error:
+            print(f"padfix: {error}", file=sys.stderr)
+            return 2
+        except BrokenPipeError:  # whoever reads, such as head, has seen enough
+            _drop_output()
+            return 2
+        except OSError as error:
+            _drop_output()
+            print(f"padfix: {error.strerror or error}.", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            return 130
+
+
+def _drop_output() -> None:
+    """Lets nothing more be written to standard output, which cannot take it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def _warnings_in_a_line() -> Iterator[None]:
+    """A block in which padfix's own warnings come as the line of a command, not as a line of its source."""
+    with warnings.catch_warnings():
+        shown = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any) -> None:
+            if issubclass(category, PadfixWarning):
+                print(f"padfix: {message}", file=sys.stderr)
+            else:
+                shown(message, category, *where)
+
+        warnings.showwarning = show  # type: ignore[assignment]
+        yield
 
 
 def _demo(parsed: argparse.Namespace) -> int:
@@ -47,7 +76,7 @@ def _verify(parsed: argparse.Namespace) -> int:
     from .equivalence.plot import check_plot, plot
     from .equivalence.table import table
     from .equivalence.verify import verify
-    from .loading import embedded, load, quiet
+    from .loading import embedded, load, one_line, quiet
     from .prompts import read
 
     screen = None if parsed.json else console()
@@ -58,16 +87,21 @@ def _verify(parsed: argparse.Namespace) -> int:
         model, tokenizer = embedded(parsed.dtype, parsed.device)
     else:
         model, tokenizer = load(parsed.model, parsed.dtype, parsed.device, trust_remote_code=parsed.trust_remote_code)
-    with quiet(), progress() as step:
-        report = verify(
-            model, tokenizer, prompts, max_new_tokens=parsed.max_new_tokens, stock=parsed.stock, progress=step
-        )
+    try:
+        with quiet(), progress() as step:
+            report = verify(
+                model, tokenizer, prompts, max_new_tokens=parsed.max_new_tokens, stock=parsed.stock, progress=step
+            )
+    except (PadfixError, OSError):
+        raise
+    except Exception as error:  # whatever a model raises: exit status 1 would say that it is faulty
+        raise LoadingError(f"{parsed.model or 'The embedded model'} does not run ({one_line(error)}).") from error
     if parsed.plot is not None:
         plot(report, parsed.plot)
     if screen is None:
         print(json.dumps(report.as_dict(), indent=2, allow_nan=False))
     else:
-        screen.print(table(report))
+        screen.print(table(report, width=screen.width))
         screen.print(str(report), highlight=False, markup=False, soft_wrap=True)
     return 0 if report.ok else 1
 

@@ -23,7 +23,7 @@ from transformers.utils import logging as transformers_logging
 from .errors import LoadingError
 from .generation.compat import DTYPE_KEYWORD
 
-__all__ = ["DTYPES", "EMBEDDED", "embedded", "load", "quiet", "skeleton"]
+__all__ = ["DTYPES", "EMBEDDED", "embedded", "load", "one_line", "quiet", "skeleton"]
 
 EMBEDDED = Path(__file__).parent / "demo" / "model"
 DTYPES = ("float32", "bfloat16", "float16", "auto")
@@ -60,7 +60,8 @@ def load(
     try:
         return model.to(device).eval(), tokenizer
     except (RuntimeError, AssertionError) as error:  # torch has no common one
-        raise LoadingError(f"{source} cannot be moved to the device {device!r} ({_one_line(error)}).") from error
+        named = "The embedded model" if source == str(EMBEDDED) else source
+        raise LoadingError(f"{named} cannot be moved to the device {device!r} ({one_line(error)}).") from error
 
 
 def skeleton(source: str, *, trust_remote_code: bool = False) -> tuple[Any, Any]:
@@ -101,6 +102,8 @@ def quiet() -> Iterator[None]:
 def _config(source: str, trust_remote_code: bool) -> Any:
     if not Path(source).is_dir() and (Path(source).exists() or not _HUB_ID.fullmatch(source)):
         raise LoadingError(f"{source} is neither a folder nor a hub id. Pass the folder that holds config.json.")
+    if Path(source).is_dir() and not (Path(source) / "config.json").is_file():
+        raise LoadingError(f"The folder {source} holds no config.json. Pass the folder of a model that was saved.")
     config = AutoConfig.from_pretrained(source, trust_remote_code=trust_remote_code)
     if getattr(config, "is_encoder_decoder", False):
         raise LoadingError(
@@ -127,11 +130,13 @@ def _explained(source: str) -> Iterator[None]:
     except LoadingError:
         raise
     except Exception as error:  # hub, JSON, safetensors and torch have no common one
+        absent = "" if Path(source).is_dir() else "there is no such folder here, and as a hub id: "
         raise LoadingError(
-            f"transformers cannot load {source} ({_one_line(error)}). Pass a folder or hub id that "
+            f"transformers cannot load {source} ({absent}{one_line(error)}). Pass a folder or hub id that "
             "AutoModelForCausalLM and AutoTokenizer load."
         ) from error
 
 
-def _one_line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
+    """What was raised, as one line of at most 240 characters."""
     return shorten(f"{type(error).__name__}: {error}", 240, placeholder=" ...")

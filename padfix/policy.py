@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -12,16 +13,14 @@ from torch import Tensor
 from transformers import BatchEncoding
 
 from . import notices
-from .errors import MissingPadTokenError
-from .generation.compat import eos_ids, vocabulary_size
+from .errors import PromptError
 from .generation.lengths import position_limit
+from .generation.traits import has_position_table
 from .layout.rows import Side, padded
 from .prompts import Prompt, token_ids
+from .special import end_ids, pad_token_id, until_end
 
-__all__ = ["RESERVED_PAD_TOKENS", "BatchPolicy", "PreparedBatch", "end_ids", "pad_choice", "pad_token_id", "until_end"]
-
-# Tokens that vocabularies keep for padding without naming them as the pad token (Llama 3.1, many, BERT-like, Phi).
-RESERVED_PAD_TOKENS = ("<|finetune_right_pad_id|>", "<pad>", "[PAD]", "<|pad|>")
+__all__ = ["BatchPolicy", "PreparedBatch", "check_order", "named_positions"]
 
 
 class PreparedBatch(BatchEncoding):
@@ -88,11 +87,14 @@ class BatchPolicy:
 
         Raises:
             MissingPadTokenError: Nothing can stand in the cells of pads.
-            PromptError: There are no prompts, one has no tokens, or a chat has no template.
+            PromptError: There are no prompts, one has no tokens, a chat has no template, or the model's table of
+                positions has no room for a prompt and the new tokens.
             ValueError: max_new_tokens is not 1 or more.
+            TypeError: Model and tokenizer are something else, or in the other order.
         """
         if isinstance(max_new_tokens, bool) or not isinstance(max_new_tokens, Integral) or max_new_tokens < 1:
             raise ValueError(f"max_new_tokens is {max_new_tokens!r}. Pass a whole number, 1 or more.")
+        check_order(model, tokenizer)
         rows = token_ids(tokenizer, prompts)
         encodes = bool(getattr(model.config, "is_encoder_decoder", False))
         limit = _longest_prompt(model, tokenizer, 0 if encodes else max_new_tokens)
@@ -123,7 +125,13 @@ class BatchPolicy:
 
         Raises:
             ValueError: `generated` is not the output for this batch.
+            TypeError: The arguments are something else, or in another order.
         """
+        if not isinstance(batch, Mapping) or not callable(getattr(tokenizer, "decode", None)):
+            raise TypeError(
+                f"tokenizer is a {type(tokenizer).__name__} and batch a {type(batch).__name__}. Pass the tokenizer, "
+                "what generate gave, and the batch with its input_ids, in this order."
+            )
         sequences = _sequences(generated)
         ends = {*getattr(batch, "end_token_ids", ())}
         ends |= set() if tokenizer.eos_token_id is None else {tokenizer.eos_token_id}
@@ -131,76 +139,28 @@ class BatchPolicy:
         return [str(tokenizer.decode(until_end(reply, ends), skip_special_tokens=True)) for reply in replies]
 
 
-def pad_choice(model: Any, tokenizer: Any, *, pad_is_eos: bool = True) -> tuple[int | None, str]:
-    """The id to pad with, or None, and the better candidates for which the embedding has no row, a phrase for all.
-
-    Without a model the embedding is taken to have a row for every id.
-    """
-    size = None if model is None else vocabulary_size(model)
-    outside: list[str] = []
-    for source, pad in _pad_candidates(model, tokenizer, pad_is_eos=pad_is_eos):
-        if pad >= 0 and (size is None or pad < size):
-            return pad, _outside(outside, size)
-        outside.append(f"{source} is {pad}")
-    return None, _outside(outside, size)
-
-
-def pad_token_id(model: Any, tokenizer: Any, *, pad_is_eos: bool = True) -> int:
-    """The id to pad with; a warning names better candidates that could not be taken.
-
-    Raises:
-        MissingPadTokenError: There is none.
-    """
-    pad, outside = pad_choice(model, tokenizer, pad_is_eos=pad_is_eos)
-    if pad is None:
-        seen = f" ({outside})" if outside else ""
-        raise MissingPadTokenError(
-            f"{type(model).__name__} and its tokenizer have no token to pad a batch with{seen}. Set "
-            "tokenizer.pad_token to a token of the vocabulary, or let EOS stand in for it (pad_is_eos=True)."
+def check_order(model: Any, tokenizer: Any) -> None:
+    """Raises `TypeError` for what is no model and its tokenizer, in this order."""
+    if not callable(getattr(model, "generate", None)) or not callable(getattr(tokenizer, "decode", None)):
+        raise TypeError(
+            f"model is a {type(model).__name__} and tokenizer a {type(tokenizer).__name__}. Pass a model that "
+            "generates and its tokenizer, in this order."
         )
-    if outside:
-        message = f"{outside}. The pads are {pad} instead."
-        notices.warn_once(message, message)
-    return pad
 
 
-def end_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
-    """The ids at which replies end: those at which `generate` stops, else the tokenizer's EOS, if any."""
-    config = getattr(model, "generation_config", None)
-    ends = () if config is None else eos_ids(config)
-    return ends or (() if tokenizer.eos_token_id is None else (int(tokenizer.eos_token_id),))
-
-
-def until_end(new_tokens: Sequence[int], ends: Collection[int]) -> list[int]:
-    """The new tokens up to their first EOS inclusive.
-
-    >>> until_end([5, 6, 2, 0, 0], ends={2})
-    [5, 6, 2]
-    """
-    length = next((step + 1 for step, token in enumerate(new_tokens) if token in ends), len(new_tokens))
-    return list(new_tokens[:length])
-
-
-def _outside(candidates: Sequence[str], size: int | None) -> str:
-    return f"{'; '.join(candidates)}: the embedding has {size} rows" if candidates else ""
-
-
-def _pad_candidates(model: Any, tokenizer: Any, *, pad_is_eos: bool) -> Iterator[tuple[str, int]]:
-    """Where a pad id could come from, the best first."""
-    if tokenizer.pad_token_id is not None:
-        yield "tokenizer.pad_token_id", int(tokenizer.pad_token_id)
-    config = getattr(model, "generation_config", None)
-    if config is not None and config.pad_token_id is not None:
-        yield "generation_config.pad_token_id", int(config.pad_token_id)
-    for token in RESERVED_PAD_TOKENS:
-        pad = tokenizer.convert_tokens_to_ids(token)
-        if pad is not None and tokenizer.convert_ids_to_tokens(pad) == token:
-            yield f"the reserved token {token}", int(pad)
-    if pad_is_eos:
-        if tokenizer.eos_token_id is not None:
-            yield "tokenizer.eos_token_id", int(tokenizer.eos_token_id)
-        for end in () if config is None else eos_ids(config):
-            yield "generation_config.eos_token_id", int(end)
+@contextmanager
+def named_positions(model: Any, longest: int, new_tokens: int) -> Iterator[None]:
+    """A block in which running out of a model's table of positions is a `PromptError` that says so."""
+    try:
+        yield
+    except IndexError as error:
+        limit = position_limit(model)
+        if limit is None or longest + new_tokens <= limit:
+            raise
+        raise PromptError(
+            f"The longest prompt has {longest} tokens: with {new_tokens} new ones it does not fit into the {limit} "
+            f"positions of {type(model).__name__}. Shorten it, or lower max_new_tokens."
+        ) from error
 
 
 def _longest_prompt(model: Any, tokenizer: Any, new_tokens: int) -> int | None:
@@ -209,6 +169,11 @@ def _longest_prompt(model: Any, tokenizer: Any, new_tokens: int) -> int | None:
     Room for the new tokens is kept where the model has more positions than that.
     """
     positions, own = position_limit(model), getattr(tokenizer, "model_max_length", None)
+    if positions is not None and positions <= new_tokens and has_position_table(model):
+        raise PromptError(
+            f"max_new_tokens={new_tokens} leaves no room for a prompt in the {positions} positions of "
+            f"{type(model).__name__}. Lower it."
+        )
     limits = [] if positions is None else [positions - new_tokens if positions > new_tokens else positions]
     limits += [own] if isinstance(own, int) and 0 < own < 10**9 else []  # unset, it is 10**30
     return min(limits, default=None)
@@ -227,7 +192,8 @@ def _cut_off(rows: Sequence[Sequence[int]], cut: Sequence[int], limit: int | Non
     named = ", ".join(f"prompt {number} ({len(rows[number])} tokens)" for number in numbers[:8])
     more = f" and {len(numbers) - 8} more" if len(numbers) > 8 else ""
     return (
-        f"Cut off the beginning of {named}{more}: with max_new_tokens={new_tokens} there is room for {limit} tokens. "
+        f"Cut off the beginning of {named}{more}: with max_new_tokens={new_tokens} there is room for "
+        f"{limit} {'token' if limit == 1 else 'tokens'}. "
         "Shorten the prompts."
     )
 

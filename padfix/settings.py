@@ -10,7 +10,16 @@ from dataclasses import dataclass, replace
 
 from .errors import SettingsError
 
-__all__ = ["ENVIRONMENT", "VARIABLES", "Settings", "Variable", "effective", "override", "read_environment"]
+__all__ = [
+    "ENVIRONMENT",
+    "VARIABLES",
+    "Settings",
+    "Variable",
+    "effective",
+    "is_off_in_environment",
+    "override",
+    "read_environment",
+]
 
 
 @dataclass(frozen=True)
@@ -91,6 +100,12 @@ def read_environment(environ: Mapping[str, str]) -> tuple[Settings, frozenset[st
 
 # Read once, when padfix is imported.
 ENVIRONMENT, NAMED_IN_ENVIRONMENT = read_environment(os.environ)
+
+
+def is_off_in_environment() -> bool:
+    """Whether an explicit `PADFIX=off` in the environment keeps padfix out, whatever else is asked for."""
+    return "mode" in NAMED_IN_ENVIRONMENT and ENVIRONMENT.mode == "off"
+
 
 _changes: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("padfix_override", default=())
 

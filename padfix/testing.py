@@ -14,17 +14,16 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import settings
 from .errors import MissingPadTokenError
 from .notices import call_site, tell, watched_by
 from .patch import installed
 from .prompts import Prompt
-from .settings import VARIABLES, Settings, effective
+from .settings import VARIABLES, Settings, effective, is_off_in_environment
 
 if TYPE_CHECKING:
     from .generation.call import GenerateCall
 
-__all__ = ["Finding", "Guard", "assert_batch_matches_single", "guarded", "is_off_in_environment", "read_mode"]
+__all__ = ["Finding", "Guard", "assert_batch_matches_single", "guarded", "read_mode"]
 
 
 class Finding(NamedTuple):
@@ -144,11 +143,6 @@ def read_mode(value: object, shown_as: str) -> str:
     return VARIABLES["mode"].parse(value, shown_as)
 
 
-def is_off_in_environment() -> bool:
-    """Whether an explicit `PADFIX=off` in the environment keeps padfix out, whatever else is asked for."""
-    return "mode" in settings.NAMED_IN_ENVIRONMENT and settings.ENVIRONMENT.mode == "off"
-
-
 def assert_batch_matches_single(
     model: Any, tokenizer: Any, prompts: Prompt | Sequence[Prompt], **generate_kwargs: Any
 ) -> None:
@@ -160,6 +154,7 @@ def assert_batch_matches_single(
     Raises:
         AssertionError: A row has a padding fault; the message has the rows, both replies, and how far they are apart.
         ValueError: As `padfix.verify`.
+        PadfixError: In strict mode, what padfix raises in place of the call.
     """
     from .equivalence.trial import AS_IT_IS
     from .equivalence.verify import compared

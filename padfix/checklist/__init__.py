@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from ..patch import PATCH_POINTS, state
+from ..patch import state
 from ..settings import ENVIRONMENT, Settings, effective
 from . import environment
 from .model import end_of_replies, reach, strategy
@@ -45,7 +45,12 @@ def doctor(model: Any = None, tokenizer: Any = None) -> Diagnosis:
     Args:
         model: A model of transformers, PEFT's or compiled ones too.
         tokenizer: Its tokenizer, or a processor that has one.
+
+    Raises:
+        TypeError: The tokenizer was passed in place of the model.
     """
+    if hasattr(model, "padding_side"):
+        raise TypeError(f"model is a {type(model).__name__}. Pass the model first: padfix.doctor(model, tokenizer).")
     if not hasattr(tokenizer, "padding_side"):  # a processor
         tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
     subject = Subject(model, tokenizer, _in_force())
@@ -78,8 +83,6 @@ def _name(value: Any) -> str:
 
 
 def _in_force() -> Settings:
-    """The settings in force; the mode is `off` where padfix is not in place."""
+    """The settings in force; the mode is `off` where padfix is not installed."""
     now = state()
-    if now.settings is None or set(now.in_place) != set(PATCH_POINTS):
-        return replace(effective(ENVIRONMENT), mode="off")
-    return effective(now.settings)
+    return replace(effective(ENVIRONMENT), mode="off") if now.settings is None else effective(now.settings)

@@ -91,7 +91,11 @@ def patch(subject: Subject) -> Iterator[Seen]:
     elif missing:
         there = ", ".join(f"{one.owner}.{one.name} ({_origin(_method(one.name))})" for one in missing)
         seen = f"padfix is installed, but someone has replaced its methods since: {there}."
-        yield "problem", seen, "Call padfix.install() once more, after the one that replaces them."
+        yield (
+            "problem",
+            f"{seen} Nothing tells whether they call it.",
+            "Call padfix.install() once more, after the one that replaces them.",
+        )
     else:
         yield "ok", f"padfix is installed, and in place at {len(PATCH_POINTS)} of {len(PATCH_POINTS)} methods.", ""
 

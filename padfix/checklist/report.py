@@ -10,8 +10,8 @@ __all__ = ["Diagnosis", "Finding", "Level"]
 
 Level = Literal["ok", "note", "problem"]
 
-WIDTH = 110
-_INDENT = " " * 27
+WIDTH = 80
+_INDENT = " " * 25
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Finding:
     remedy: str
 
     def __str__(self) -> str:
-        head = f"{self.level:9}{self.check:18}"
+        head = f"{self.level:9}{self.check:16}"
         text = [textwrap.fill(self.seen, WIDTH, initial_indent=head, subsequent_indent=_INDENT)]
         if self.level != "ok":
             text.append(textwrap.fill(f"-> {self.remedy}", WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..generation.lengths import position_limit
-from ..policy import pad_choice
+from ..settings import is_off_in_environment
+from ..special import pad_choice
 from .subject import Seen, Subject
 
 __all__ = ["appended_eos", "double_bos", "pad_ids", "pad_token", "padding_side", "positions"]
@@ -19,20 +20,26 @@ def padding_side(subject: Subject) -> Iterator[Seen]:
     side = subject.tokenizer.padding_side
     seen = f'tokenizer.padding_side is "{side}"'
     set_left = 'Set tokenizer.padding_side = "left"'
-    repairs = subject.settings.mode == "fix" and (
-        subject.model is None or (subject.outlooks and all(outlook.strategy for outlook in subject.outlooks))
-    )
+    mode = subject.settings.mode
+    repairable = subject.model is None or (subject.outlooks and all(outlook.strategy for outlook in subject.outlooks))
     if subject.encodes:
         yield "ok", f"{seen}: an encoder takes either.", ""
     elif side == "left":
         yield "ok", f"{seen}.", ""
-    elif repairs:
+    elif not repairable:
+        yield "problem", f"{seen}, and padfix does not repair batches of this model. {CONTINUES}", "See strategy."
+    elif mode == "fix":
         yield "note", f"{seen}; padfix moves the pads of every padded batch.", f"{set_left} to be right without it too."
-    elif subject.settings.mode == "fix":
-        yield "problem", f"{seen}, and padfix does not repair batches of this model. {CONTINUES}", f"{set_left}."
+    elif mode == "strict":
+        yield (
+            "problem",
+            f"{seen}, and padfix is in mode strict: a padded batch raises RightPaddingError.",
+            f"{set_left}.",
+        )
     else:
-        seen = f'{seen}, and padfix is in mode "{subject.settings.mode}". {CONTINUES}'
-        yield "problem", seen, f'{set_left}, or have it repaired: padfix.install("fix").'
+        first = "take PADFIX=off out of the environment and " if is_off_in_environment() else ""
+        seen = f'{seen}, and padfix is in mode "{mode}". {CONTINUES}'
+        yield "problem", seen, f'{set_left}, or have it repaired: {first}call padfix.install("fix").'
 
 
 def pad_token(subject: Subject) -> Iterator[Seen]:
@@ -60,7 +67,9 @@ def pad_ids(subject: Subject) -> Iterator[Seen]:
     }
     seen = ", ".join(f"{place}.pad_token_id is {value}" for place, value in named.items())
     ours = named["tokenizer"]
-    if named["model.generation_config"] != ours or named["model.config"] not in (None, ours):
+    if set(named.values()) == {None}:
+        yield "note", f"{seen}.", "See pad token."
+    elif named["model.generation_config"] != ours or named["model.config"] not in (None, ours):
         remedy = "Set model.generation_config.pad_token_id and model.config.pad_token_id to tokenizer.pad_token_id"
         yield "note", f"{seen}.", f"{remedy}. Without the attention_mask, generate goes by its own."
     else:
@@ -74,7 +83,12 @@ def double_bos(subject: Subject) -> Iterator[Seen]:
         yield "ok", f"The tokenizer has no {'BOS' if bos is None else 'chat template'}.", ""
         return
     chat = [{"role": "user", "content": "Hello"}]
-    text = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+    try:
+        text = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+    except Exception as error:  # jinja's, and whatever a template makes of a chat
+        seen = f"The chat template refuses a chat of one message: {type(error).__name__}."
+        yield "problem", seen, "Mend tokenizer.chat_template."
+        return
     count = next((n for n, token in enumerate(tokenizer(text)["input_ids"]) if token != bos), 0)
     if count > 1:
         seen = f"The chat template writes BOS and the tokenizer adds it again: {count} at the start of a chat."
@@ -106,7 +120,7 @@ def positions(subject: Subject) -> Iterator[Seen]:
     if limit is not None and own > limit:
         seen = f"{seen}: truncation=True does not keep prompts within the model's positions."
         remedy = f"Set tokenizer.model_max_length = {limit}, and leave room for the new tokens."
-        yield "note", seen, f"{remedy} padfix.BatchPolicy does both."
+        yield "note", seen, f"{remedy} padfix.BatchPolicy keeps prompts within both."
     else:
         yield "ok", f"{seen}.", ""
 

@@ -11,8 +11,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 import padfix
 
 from ..layout.rows import Side, padded
-from ..policy import end_ids, pad_token_id, until_end
+from ..policy import named_positions
 from ..prompts import Prompt, shown, token_ids
+from ..special import end_ids, pad_token_id, until_end
 
 Column = Literal["alone", "right_stock", "right_padfix", "left_by_hand"]
 COLUMNS: tuple[Column, ...] = ("alone", "right_stock", "right_padfix", "left_by_hand")
@@ -95,14 +96,18 @@ def compare(
         with padfix.override("fix", strategy="auto", decoding="pad_aware"):  # whatever the environment says
             return padfix.generate(model, **arguments)
 
+    with named_positions(model, max(map(len, rows)), max_new_tokens):
+        columns: dict[str, tuple[Reply, ...]] = {
+            "alone": tuple(replies(stock, [row], "right")[0] for row in rows),
+            "right_stock": replies(stock, rows, "right"),
+            "right_padfix": replies(repaired, rows, "right"),
+            "left_by_hand": replies(stock, rows, "left"),
+        }
     return Comparison(
         prompts=tuple(map(shown, prompts)),
         expected=None if expected is None else tuple(expected),
         padded=len({len(row) for row in rows}) > 1,
-        alone=tuple(replies(stock, [row], "right")[0] for row in rows),
-        right_stock=replies(stock, rows, "right"),
-        right_padfix=replies(repaired, rows, "right"),
-        left_by_hand=replies(stock, rows, "left"),
+        **columns,
     )
 
 

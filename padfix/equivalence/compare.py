@@ -11,6 +11,8 @@ __all__ = ["TOLERANCE", "Difference", "Reply", "difference"]
 
 # The share of the logits' scale within which they count as equal.
 TOLERANCE = 1e-4
+# A logit below this one is a token that the model rules out, such as Chameleon its pictures: no measure of anything.
+RULED_OUT = -1e4
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +41,9 @@ class Difference:
         steps: The largest difference between the logits, or scores, of each step up to and with that one: from there
             on the two have seen other tokens. Under beams the difference of the sequence scores, once.
         scale: The largest logit alone, by amount; 1 at least under beams.
-        margin: The distance between the two best scores alone at step `first`; None where no token differs, and under
-            beams, where no one step decides.
+        margin: How far the token that the reply has at step `first` is behind the one that it has alone, in the scores
+            alone; infinity where one of the two has ended. None where no token differs, and under beams, where no one
+            step decides.
     """
 
     first: int | None
@@ -59,13 +62,13 @@ class Difference:
         return self.first is None and self.largest <= TOLERANCE * self.scale
 
     def is_within(self, noise: float) -> bool:
-        """Whether neither the logits nor the two best tokens at step `first` are further apart than `noise`."""
+        """Whether neither the logits nor the two tokens at step `first` are further apart than `noise`."""
         return self.largest <= noise and (self.margin is None or self.margin <= noise)
 
     @property
     def is_tie(self) -> bool:
         """Whether logits are within `TOLERANCE` of the scale, and so are the two tokens between which the rows part."""
-        return self.is_within(TOLERANCE * self.scale)
+        return (self.first is None or self.margin is not None) and self.is_within(TOLERANCE * self.scale)
 
 
 def difference(reply: Reply, alone: Reply) -> Difference:
@@ -83,9 +86,12 @@ def difference(reply: Reply, alone: Reply) -> Difference:
     compared = seen if first is None else min(first + 1, seen)
     logits = _distances(reply.logits[:compared], alone.logits[:compared])
     scores = _distances(reply.scores[:compared], alone.scores[:compared])
-    finite = alone.logits[alone.logits.isfinite()]
-    scale = float(finite.abs().max()) if finite.numel() else 0.0
-    margin = _margin(alone.scores[first]) if first is not None and first < seen else None
+    counted = alone.logits[alone.logits.isfinite() & (alone.logits > RULED_OUT)]
+    scale = float(counted.abs().max()) if counted.numel() else 0.0
+    margin = None
+    if first is not None:
+        both = first < seen
+        margin = _margin(alone.scores[first], alone.tokens[first], reply.tokens[first]) if both else math.inf
     return Difference(first, tuple(map(max, logits, scores)), scale, margin)
 
 
@@ -104,7 +110,7 @@ def _distances(one: Tensor, other: Tensor) -> list[float]:
     if one.shape != other.shape:
         return [math.inf] * len(one)
     apart = (one - other).abs()
-    apart = apart.masked_fill(one == other, 0.0)  # two infinities of one sign
+    apart = apart.masked_fill((one == other) | ((one < RULED_OUT) & (other < RULED_OUT)), 0.0)
     apart = apart.masked_fill(one.isnan() & other.isnan(), 0.0).nan_to_num(nan=math.inf, posinf=math.inf)
     found: list[float] = apart.amax(1).tolist() if apart.numel() else []
     return found
@@ -114,6 +120,5 @@ def _distance_of(one: float, other: float) -> float:
     return 0.0 if one == other else math.inf if math.isnan(one - other) else abs(one - other)
 
 
-def _margin(scores: Tensor) -> float:
-    best = scores.topk(min(2, len(scores))).values.tolist()
-    return math.inf if len(best) < 2 else _distance_of(best[0], best[1])
+def _margin(scores: Tensor, token: int, other: int) -> float:
+    return _distance_of(float(scores[token]), float(scores[other]))

@@ -54,7 +54,8 @@ class EquivalenceReport:
         side: Where its pads were.
         width: Its columns.
         new_tokens: The largest number of new tokens of a reply.
-        noise: The largest difference that arithmetic alone made, without any padding; None where no row needed it.
+        noise: The largest difference that came without any padding, between batch sizes and between the dtype and a
+            wider one; None where no row needed it.
         notes: What padfix warned of.
         versions: Of padfix, transformers and torch.
     """
@@ -100,8 +101,9 @@ class EquivalenceReport:
 def judged(difference: Difference, allowed: float | None, wider: Difference | str | None) -> tuple[Verdict, str]:
     """The verdict on a row, and the reason for it.
 
-    A difference is rounding where three things hold: it is not larger than `allowed`, the margin between the two best
-    tokens is not either, and in a wider dtype it is gone. A real fault stays there.
+    A difference is rounding where three things hold: it is not larger than `allowed`, the margin between the two tokens
+    is not either, and in a wider dtype it is gone. A real fault stays there. Where the logits are equal and two tokens
+    tie, nothing but the tie decides.
 
     Args:
         difference: Between the row in the batch and alone.
@@ -112,13 +114,17 @@ def judged(difference: Difference, allowed: float | None, wider: Difference | st
         return "equal", ""
     where = "" if difference.first is None else f"another token at step {difference.first}, "
     seen = f"{where}logits off by {difference.largest:.3g}"
+    if difference.is_tie:
+        return "rounding", f"{seen}, and the two tokens tie"
+    if isinstance(wider, str):
+        return "padding fault", f"{seen}: {wider}"
     if allowed is None or difference.largest > allowed:
-        limit = "" if allowed is None else f", where arithmetic accounts for {allowed:.3g}"
+        limit = "" if allowed is None else f", where rounding accounts for {allowed:.3g}"
         return "padding fault", seen + limit
     if difference.margin is not None and difference.margin > allowed:
         return "padding fault", f"{seen}, but by a margin of {difference.margin:.3g}"
-    if not isinstance(wider, Difference):
-        return "padding fault", f"{seen}: {wider or 'not run in a wider dtype'}"
+    if wider is None:
+        return "padding fault", f"{seen}: not run in a wider dtype"
     if wider.is_none or wider.is_tie:
         return "rounding", f"{seen}, gone in a wider dtype"
     return "padding fault", f"{seen}, and still off by {wider.largest:.3g} in a wider dtype"

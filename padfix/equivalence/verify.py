@@ -12,10 +12,12 @@ import padfix
 
 from ..generation.compat import eos_ids
 from ..layout.rows import Side
-from ..policy import end_ids, pad_token_id
+from ..policy import check_order, named_positions
 from ..prompts import Prompt, as_list, shown, token_ids
+from ..special import pad_token_id
+from .compare import Difference
 from .report import EquivalenceReport, RowReport, judged
-from .trial import PADFIX, ROOM, STOCK, Step, Trial, differences
+from .trial import PADFIX, ROOM, STOCK, Step, Trial
 
 __all__ = ["compared", "verify"]
 
@@ -31,6 +33,7 @@ OURS = frozenset(
         "max_length",
         "output_logits",
         "output_scores",
+        "past_key_values",
         "return_dict_in_generate",
         "streamer",
     }
@@ -67,7 +70,8 @@ def verify(
     Raises:
         ValueError: The model is in training mode or has an encoder, or an argument makes calls that cannot be compared
             (`do_sample=True`, `max_length`, tensors of rows).
-        PromptError: A prompt cannot stand in a batch.
+        PromptError: A prompt cannot stand in a batch, or runs out of the model's table of positions.
+        TypeError: Model and tokenizer are something else, or in the other order.
         MissingPadTokenError: Nothing can stand in the cells of pads.
     """
     way = STOCK if stock else PADFIX
@@ -86,27 +90,32 @@ def compared(
     progress: Step | None = None,
 ) -> EquivalenceReport:
     """The report on one batch: `verify` with the way to run it (a key of `WAYS`) and the side of its pads."""
+    check_order(model, tokenizer)
     _check(model, arguments)
     asked = as_list(prompts)
     rows = token_ids(tokenizer, asked)
     trial = Trial(
         rows=rows,
         pad=pad_token_id(model, tokenizer) if arguments.get("pad_token_id") is None else arguments["pad_token_id"],
-        ends=_ends(model, tokenizer, arguments),
+        ends=_ends(model, arguments),
         side=side,
         extra=EXTRA if len({len(row) for row in rows}) == 1 else 0,
-        arguments={"do_sample": False, **arguments},
+        arguments={"do_sample": False, **_with_tokenizer(model, tokenizer, arguments)},
         progress=progress,
     )
     notes: list[str] = []
-    alone = [trial.alone(model, number) for number in range(len(rows))]
-    batch = trial.batch(model, way, notes)
-    found = [differences(*pair) for pair in zip(batch, alone, strict=True)]
+    with named_positions(model, max(map(len, rows)), arguments["max_new_tokens"]):
+        alone = [trial.alone(model, number) for number in range(len(rows))]
+        batch = trial.batch(model, way, notes)
+    found = [trial.differences(*pair) for pair in zip(batch, alone, strict=True)]
     unequal = [number for number, each in enumerate(found) if not all(one.is_none for one in each)]
-    noise = trial.noise(model, alone, unequal) if unequal else None
+    noise, wider = None, dict[int, list[Difference] | str]()
+    if unequal:
+        wider, rounding = trial.wider(model, way, alone, unequal)
+        noise = max(trial.noise(model, alone, unequal), rounding)
     allowed = None if noise is None else ROOM * noise
-    small = [number for number in unequal if all(one.is_within(allowed or 0) for one in found[number])]
-    wider = trial.wider(model, way, small) if small else {}
+    if any(one.logits is not None and bool(one.logits.isnan().any()) for each in alone for one in each):
+        notes.append("Some logits are NaN for prompts alone: there is nothing to compare with.")
 
     def row(number: int, sequence: int) -> RowReport:
         apart, again = found[number][sequence], wider.get(number)
@@ -134,7 +143,7 @@ def _check(model: Any, arguments: Mapping[str, Any]) -> None:
     new_tokens = arguments["max_new_tokens"]
     if isinstance(new_tokens, bool) or not isinstance(new_tokens, int) or new_tokens < 1:
         raise ValueError(f"max_new_tokens is {new_tokens!r}. Pass a whole number, 1 or more.")
-    if model.training:
+    if any(module.training for module in model.modules()):
         raise ValueError("The model is in training mode, where dropout makes every run another. Call model.eval().")
     if getattr(model.config, "is_encoder_decoder", False):
         raise ValueError(
@@ -147,10 +156,17 @@ def _check(model: Any, arguments: Mapping[str, Any]) -> None:
         raise ValueError(f"{', '.join(refused)}: verify sets prompts, lengths and outputs itself. Pass max_new_tokens.")
 
 
-def _ends(model: Any, tokenizer: Any, arguments: Mapping[str, Any]) -> tuple[int, ...]:
+def _with_tokenizer(model: Any, tokenizer: Any, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arguments with the tokenizer where strings stop the replies, as `generate` asks for it."""
+    config = arguments.get("generation_config") or model.generation_config
+    stops = arguments.get("stop_strings") or getattr(config, "stop_strings", None)
+    return {**arguments, "tokenizer": tokenizer} if stops else arguments
+
+
+def _ends(model: Any, arguments: Mapping[str, Any]) -> tuple[int, ...]:
     """The ids at which replies of these calls end."""
     asked = arguments.get("eos_token_id")
     if asked is not None:
         return tuple(asked) if isinstance(asked, (list, tuple)) else (asked,)
-    config = arguments.get("generation_config")
-    return (eos_ids(config) if config is not None else ()) or end_ids(model, tokenizer)
+    config = arguments.get("generation_config") or model.generation_config
+    return () if config is None else eos_ids(config)

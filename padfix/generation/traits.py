@@ -22,6 +22,7 @@ __all__ = [
     "POSITION_TABLES",
     "WINDOW_COUNTS_PADS_BEFORE",
     "Traits",
+    "has_position_table",
     "traits_of",
 ]
 
@@ -195,7 +196,7 @@ def _limits(model: Any) -> Iterator[tuple[float, str]]:
     if not _takes_mask(model, parameters) and not getattr(model.config, "is_encoder_decoder", False):
         yield 0, "its forward takes no attention_mask"
     told = {"position_ids", "decoder_position_ids"} & set(parameters)
-    if not told and _has_position_table(model):
+    if not told and has_position_table(model):
         yield 0, _COLUMNS_COUNTED
     yield from _config_limits(config)
 
@@ -236,7 +237,7 @@ def _takes_mask(model: Any, parameters: Mapping[str, inspect.Parameter]) -> bool
     return any("attention_mask" in inspect.signature(forward).parameters for forward in beneath)
 
 
-def _has_position_table(model: Any) -> bool:
+def has_position_table(model: Any) -> bool:
     """Whether there is a table of positions that is asked by column where no position_ids are given.
 
     As in the decoders of the BART family, and in models whose forward was replaced by one that hides position_ids.

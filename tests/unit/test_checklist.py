@@ -21,11 +21,12 @@ from transformers import PreTrainedTokenizerFast
 from transformers.generation.utils import GenerationMixin
 
 import padfix
-from padfix import patch, policy, settings
+from padfix import patch, settings
 from padfix.checklist import CHECKS, doctor, environment
 from padfix.checklist.report import WIDTH, Diagnosis, Finding
 from padfix.loading import EMBEDDED, embedded, skeleton
 from padfix.settings import Settings
+from padfix.special import pad_token_id
 
 MIXIN: Any = GenerationMixin
 NAMES = [name for name, _, _ in CHECKS]
@@ -143,7 +144,7 @@ def test_text_is_wrapped_and_has_a_remedy_for_what_is_not_ok(llama: Any) -> None
     assert text.isascii()
     assert all(len(line) <= WIDTH for line in text.splitlines())
     bad = [one for one in diagnosis.findings if one.level != "ok"]
-    assert text.count("\n" + " " * 27 + "-> ") == len(bad) > 4
+    assert text.count("\n" + " " * 25 + "-> ") == len(bad) > 4
     assert all(one.remedy for one in bad)
     squeezed = " ".join(text.split())
     for one in diagnosis.findings:
@@ -156,7 +157,7 @@ def test_text_counts_the_levels() -> None:
     assert str(Diagnosis((ok, note, problem))).startswith("padfix doctor: 1 problem, 1 note, 1 ok\n")
     assert str(Diagnosis((note, note, problem, problem))).startswith("padfix doctor: 2 problems, 2 notes, 0 ok\n")
     assert Diagnosis((ok, note, problem)).problems == (problem,)
-    assert str(ok).splitlines() == ["ok       x                 seen"]
+    assert str(ok).splitlines() == ["ok       x               seen"]
 
 
 def test_text_holds_no_path_and_no_prompt(tmp_path: Path, llama: Any) -> None:
@@ -329,7 +330,7 @@ def test_patch_that_was_replaced(name: str, installed: None) -> None:
     seen = finding("patch")
     assert seen.level == "problem"
     assert f"GenerationMixin.{name} ({__name__}:" in seen.seen
-    assert finding("padding side", None, tokenizer(padding_side="right")).level == "problem"
+    assert "Nothing tells whether they call it." in seen.seen
 
 
 def foreign(method: Any, *, says: bool = False) -> Any:
@@ -565,7 +566,7 @@ def test_missing_pad_token_has_the_choice_of_the_policy_for_a_remedy(words: list
     llama.generation_config.pad_token_id = None
     missing = finding("pad token", llama, without)
     assert missing.level == "problem"
-    chosen = policy.pad_token_id(llama, without)
+    chosen = pad_token_id(llama, without)
     assert chosen == (0 if words is WORDS else EOS)
     assert f"convert_ids_to_tokens({chosen})," in missing.remedy
     assert f"convert_ids_to_tokens({chosen})," in finding("pad token", None, without).remedy
@@ -619,10 +620,10 @@ def test_second_bos_of_a_chat() -> None:
     )
 
 
-def test_template_that_raises_is_noted() -> None:
+def test_template_that_raises_is_a_problem() -> None:
     raising = finding("BOS of chats", None, tokenizer(template="{{ raise_exception('no') }}"))
-    assert raising.level == "note"
-    assert "could not be made: TemplateError" in raising.seen
+    assert (raising.level, raising.remedy) == ("problem", "Mend tokenizer.chat_template.")
+    assert raising.seen == "The chat template refuses a chat of one message: TemplateError."
 
 
 def test_eos_after_a_prompt(llama: Any) -> None:
@@ -648,3 +649,21 @@ def test_positions(llama: Any) -> None:
     if is_there("mamba2"):
         unlimited = finding("positions", build("mamba2"), tokenizer(model_max_length=10**30))
         assert (unlimited.level, "no limit" in unlimited.seen) == ("ok", True)
+
+
+def test_right_side_has_the_remedy_that_helps(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = tokenizer(padding_side="right")
+    assert finding("padding side", build("rwkv"), words).remedy == "See strategy."
+    padfix.install("strict")
+    strict = finding("padding side", llama, words)
+    assert (strict.level, strict.remedy) == ("problem", 'Set tokenizer.padding_side = "left".')
+    assert "raises RightPaddingError" in strict.seen
+    padfix.uninstall()
+    assert 'call padfix.install("fix")' in finding("padding side", llama, words).remedy
+    monkeypatch.setattr(settings, "NAMED_IN_ENVIRONMENT", frozenset({"mode"}))
+    assert "take PADFIX=off out of the environment" in finding("padding side", llama, words).remedy
+
+
+def test_tokenizer_in_place_of_the_model_is_named(llama: Any) -> None:
+    with pytest.raises(TypeError, match="Pass the model first"):
+        doctor(tokenizer(), llama)

@@ -7,6 +7,7 @@ import os
 import runpy
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -192,15 +193,14 @@ def test_prompts_of_any_other_model_are_sentences(monkeypatch: pytest.MonkeyPatc
 
     def verified(*arguments: Any, **named: Any) -> None:
         asked.append((arguments, named))
-        raise ZeroDivisionError
+        raise KeyError("a mistake\nof the model")
 
     monkeypatch.setattr(loading, "load", loaded)
     monkeypatch.setattr(module, "verify", verified)
-    with pytest.raises(ZeroDivisionError):
-        main(["verify", "some/model", "--device", "cuda:1", "--trust-remote-code", "--stock"])
+    assert main(["verify", "some/model", "--device", "cuda:1", "--trust-remote-code", "--stock"]) == 2
+    assert capsys.readouterr().err == "padfix: some/model does not run (KeyError: 'a mistake\\nof the model').\n"
     assert asked[0] == (("some/model", "float32", "cuda:1"), {"trust_remote_code": True})
     assert asked[1] == (("model", "tokenizer", SENTENCES), {"max_new_tokens": 32, "stock": True, "progress": None})
-    capsys.readouterr()
 
 
 # doctor
@@ -234,7 +234,7 @@ def test_path_that_is_not_there_is_one_line(command: str, tmp_path: Path, capsys
 def test_folder_without_a_model_is_one_line(tmp_path: Path, capsys: Output) -> None:
     assert main(["verify", str(tmp_path)]) == 2
     err = capsys.readouterr().err
-    assert err.startswith(f"padfix: transformers cannot load {tmp_path} (")
+    assert err.startswith(f"padfix: The folder {tmp_path} holds no config.json.")
     assert err.count("\n") == 1
 
 
@@ -308,3 +308,30 @@ def test_script_hands_on_arguments_and_status(monkeypatch: pytest.MonkeyPatch, d
     monkeypatch.setattr(sys, "argv", ["padfix", "demo", "--max-new-tokens", "3"])
     assert _padfix_cli.main() == 1
     assert demo_calls == [(None, None, 3)]
+
+
+def test_warning_of_padfix_is_a_line_of_the_command(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    def warns(*_: Any) -> int:
+        warnings.warn("something was seen", padfix.PadfixWarning, stacklevel=1)
+        return 0
+
+    monkeypatch.setattr(demo, "main", warns)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert main(["demo"]) == 0
+    assert capsys.readouterr() == ("", "padfix: something was seen\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_output_that_cannot_be_written_is_one_line_and_status_2() -> None:
+    command = "import _padfix_cli, sys; sys.argv[1:] = ['doctor']; sys.exit(_padfix_cli.main())"
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-c", command],
+            env={**os.environ, "PYTHONPATH": str(Path(padfix.__file__).parents[1])},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (ended.returncode, ended.stderr) == (2, "padfix: No space left on device.\n")

@@ -8,7 +8,7 @@ import json
 import math
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from padfix.equivalence.plot import check_plot, plot
 from padfix.equivalence.report import EquivalenceReport, RowReport, judged
 from padfix.equivalence.table import table
 from padfix.equivalence.trial import PADFIX, STOCK, WAYS
-from padfix.equivalence.verify import verify
+from padfix.equivalence.verify import compared, verify
 from padfix.errors import LoadingError, PromptError
 from padfix.loading import embedded
 
@@ -37,7 +37,7 @@ PARTED = Difference(first=1, steps=(0.01, 0.3), scale=10.0, margin=0.1)
 
 def reply(*tokens: int, logits: list[list[float]] | None = None, scores: list[list[float]] | None = None) -> Reply:
     """A reply whose logits are given, and its scores where they differ from them."""
-    given = torch.tensor(logits if logits is not None else [[0.0, 1.0, 5.0]] * len(tokens))
+    given = torch.tensor(logits if logits is not None else [[0.0, 1.0, 5.0, 0.0, 0.0, 0.0, 0.0, -2.0]] * len(tokens))
     return Reply(tokens, given, given if scores is None else torch.tensor(scores))
 
 
@@ -76,8 +76,8 @@ def test_first_divergent_token_ends_the_comparison(
 
 
 def test_steps_after_the_divergent_token_are_not_compared() -> None:
-    one = reply(1, 2, 3, logits=[[1.0, 5.0], [1.0, 5.0], [9.0, 0.0]])
-    other = reply(1, 7, 3, logits=[[1.5, 5.0], [1.0, 7.0], [0.0, 9.0]])
+    one = reply(1, 0, 1, logits=[[1.0, 5.0], [1.0, 5.0], [9.0, 0.0]])
+    other = reply(1, 1, 1, logits=[[1.5, 5.0], [1.0, 7.0], [0.0, 9.0]])
     assert difference(one, other).steps == (0.5, 2.0)
 
 
@@ -105,14 +105,30 @@ def test_infinities_and_nan_differ_from_numbers(one: float, other: float, apart:
 
 
 def test_margin_and_scale_are_those_alone() -> None:
-    alone = reply(1, 2, logits=[[0.0, 4.0], [-8.0, -6.5]], scores=[[0.0, 4.0], [-2.0, -1.75]])
-    found = difference(reply(1, 3, logits=[[0.0, 90.0], [0.0, 90.0]]), alone)
-    assert (found.margin, found.scale) == (0.25, 8.0)
+    alone = reply(1, 1, logits=[[0.0, 4.0, 0.0], [-8.0, -6.5, 0.0]], scores=[[0.0, 4.0, 0.0], [-2.0, -1.75, -1.8]])
+    found = difference(reply(1, 0, logits=[[0.0, 90.0, 0.0], [0.0, 90.0, 0.0]]), alone)
+    assert (found.margin, found.scale) == (0.25, 8.0)  # to the token that was chosen, not to the second best
 
 
-def test_margin_is_infinite_where_one_token_is_allowed() -> None:
+def test_margin_is_infinite_where_a_token_is_ruled_out_or_a_reply_has_ended() -> None:
     alone = reply(1, logits=[[0.0, 4.0]], scores=[[-math.inf, 4.0]])
-    assert difference(reply(2, logits=[[0.0, 4.0]], scores=[[4.0, -math.inf]]), alone).margin == math.inf
+    assert difference(reply(0, logits=[[0.0, 4.0]], scores=[[4.0, -math.inf]]), alone).margin == math.inf
+    longer = difference(reply(1, 2), alone=reply(1))
+    assert (longer.first, longer.margin, longer.is_tie) == (1, math.inf, False)
+    assert not difference(reply(1), alone=reply(1, 2)).is_tie
+
+
+def test_token_that_the_model_rules_out_is_no_measure() -> None:
+    least = torch.finfo(torch.float32).min
+    alone = reply(1, logits=[[least, 4.0, 0.0]])
+    found = difference(reply(1, logits=[[least / 2, 4.0, 1.0]]), alone)
+    assert (found.steps, found.scale) == ((1.0,), 4.0)
+    assert difference(reply(1, logits=[[0.0, 4.0, 0.0]]), alone).largest > 1e30
+
+
+def test_other_tokens_of_beams_are_no_tie() -> None:
+    found = difference(Reply((1, 3), beam_score=-3.0), Reply((1, 2), beam_score=-3.0))
+    assert (found.first, found.largest, found.margin, found.is_tie) == (1, 0.0, None, False)
 
 
 @pytest.mark.parametrize(("share", "none"), [(0.9e-4, True), (1.1e-4, False)])
@@ -125,6 +141,14 @@ def test_beams_are_compared_by_their_scores() -> None:
     one, other = Reply((1, 2), beam_score=-3.0), Reply((1, 2), beam_score=-3.5)
     assert difference(one, other) == Difference(None, (0.5,), 3.5, None)
     assert difference(one, replace(one, tokens=(1, 3))).first == 1
+    small = Reply((1, 2), beam_score=-0.1)  # a score near 0 is held against 1
+    assert difference(replace(small, beam_score=-0.10005), small).is_none
+    assert difference(replace(small, beam_score=math.nan), small).largest == math.inf
+
+
+def test_tokens_without_logits_are_apart() -> None:
+    found = difference(reply(1, 2, logits=[[0.0, 4.0]]), reply(1, 2, logits=[[0.0, 4.0], [0.0, 4.0]]))
+    assert found.largest == math.inf
 
 
 # The verdict
@@ -138,7 +162,7 @@ def test_equal_needs_no_reason() -> None:
     ("apart", "allowed", "wider", "verdict", "reason"),
     [
         (PARTED, 0.5, EQUAL, "rounding", "another token at step 1, logits off by 0.3, gone in a wider dtype"),
-        (PARTED, 0.29, EQUAL, "padding fault", "where arithmetic accounts for 0.29"),
+        (PARTED, 0.29, EQUAL, "padding fault", "where rounding accounts for 0.29"),
         (replace(PARTED, margin=0.6), 0.5, EQUAL, "padding fault", "but by a margin of 0.6"),
         (PARTED, 0.5, PARTED, "padding fault", "and still off by 0.3 in a wider dtype"),
         (PARTED, 0.5, None, "padding fault", "not run in a wider dtype"),
@@ -192,6 +216,8 @@ def test_what_the_environment_and_install_say_does_not_matter(
     assert verify(*llama, PROMPTS, max_new_tokens=4, min_length=6).ok
     with padfix.suppressed():
         assert verify(*llama, PROMPTS, max_new_tokens=4).ok
+    with padfix.override(decoding="stock"):
+        assert verify(*llama, PROMPTS, max_new_tokens=4, min_length=6).ok
 
 
 @pytest.mark.parametrize("prompts", [PROMPTS[:1], [PROMPTS[1], text(9, 8, 7)]], ids=["one prompt", "one length"])
@@ -273,7 +299,7 @@ def test_rounding_that_cannot_be_run_in_a_wider_dtype_counts_as_a_fault(
     monkeypatch.setattr(trial, "WIDER", {})
     report = verify(model, demo[1], WORDS, max_new_tokens=12)
     assert not report.ok
-    assert all("a copy in a wider dtype does not run (KeyError" in row.reason for row in report.faults)
+    assert all("no copy in a wider dtype (KeyError" in row.reason for row in report.faults)
 
 
 def test_model_that_padfix_refuses_is_noted_and_faulty() -> None:
@@ -349,6 +375,214 @@ def test_replies_end_where_the_call_says(llama: tuple[Any, Any], ends: Any) -> N
     assert len(ended.rows[0].difference.steps) == 2
 
 
+class Recorder:
+    """A way to run a batch that keeps the arguments of each call; `then` may change what it gives."""
+
+    def __init__(self, way: str, then: Callable[[Any, Any], None] | None = None) -> None:
+        self.run = WAYS[way]
+        self.then = then
+        self.calls: list[Mapping[str, Any]] = []
+
+    def __call__(self, model: Any, arguments: Mapping[str, Any]) -> Any:
+        self.calls.append(arguments)
+        output = self.run(model, arguments)
+        if self.then is not None:
+            self.then(model, output)
+        return output
+
+
+def test_noise_is_measured_by_copies_of_three_prompts(llama: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    stock = Recorder(STOCK)
+    monkeypatch.setattr(trial, "WAYS", {**WAYS, STOCK: stock})
+    prompts = [text(9, 8), *PROMPTS, text(70, 71, 72, 73)]  # 2, 7, 3, 5, 4 tokens
+    verify(*llama, prompts, max_new_tokens=2, stock=True)
+    seen = [tuple(one["input_ids"].shape) for one in stock.calls if one["attention_mask"].all()]
+    for length in (2, 3, 7):  # the first two that are not equal, and the longest
+        assert {(2, length), (5, length)} <= set(seen)
+
+
+def test_rounding_of_the_dtype_is_noise(demo: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial.Trial, "noise", lambda *_: 0.0)  # as copies make, where each row is computed by itself
+    model = copy.deepcopy(demo[0]).bfloat16()
+    for new_tokens in (1, 2, 3, 12):
+        report = verify(model, demo[1], WORDS, max_new_tokens=new_tokens)
+        assert report.ok, report
+        assert report.noise
+
+
+def cut_short(model: Any, output: Any) -> None:
+    output.sequences = output.sequences[:, :-1]
+
+
+def rows_swapped(model: Any, output: Any) -> None:
+    output.sequences = output.sequences[[0, 2, 1]]
+
+
+def replies_swapped(model: Any, output: Any) -> None:
+    output.sequences[:, 7:] = output.sequences[[0, 2, 1], 7:]
+
+
+def prompt_changed(model: Any, output: Any) -> None:
+    output.sequences[1, 5] += 1
+
+
+@pytest.mark.parametrize("fault", [cut_short, rows_swapped, replies_swapped, prompt_changed])
+@pytest.mark.parametrize("beams", [1, 2])
+def test_fault_in_the_sequences_alone_is_found(
+    llama: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch, fault: Any, beams: int
+) -> None:
+    monkeypatch.setattr(trial, "WAYS", {**WAYS, PADFIX: Recorder(PADFIX, fault)})
+    report = verify(*llama, PROMPTS, max_new_tokens=6, num_beams=beams)
+    assert len(report.faults) == {cut_short: 3, prompt_changed: 1}.get(fault, 2)
+
+
+def test_wrong_token_behind_a_tie_is_found(llama: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    model = copy.deepcopy(llama[0])
+    first = verify(model, llama[1], PROMPTS, max_new_tokens=1).rows[1].batch
+    best = llama[1](first, add_special_tokens=False)["input_ids"][0]
+    twin = best - 1
+    model.lm_head.weight.data[twin] = model.lm_head.weight.data[best]  # the two best tokens tie
+
+    def behind(model: Any, output: Any) -> None:
+        output.sequences[1, 7] = output.logits[0][1].topk(3).indices[2]
+
+    monkeypatch.setattr(trial, "WAYS", {**WAYS, PADFIX: Recorder(PADFIX, behind)})
+    assert [row.prompt for row in verify(model, llama[1], PROMPTS, max_new_tokens=1).faults] == [1]
+
+    def twins(model: Any, output: Any) -> None:
+        output.sequences[1, 7] = best if output.sequences[1, 7] == twin else twin
+
+    monkeypatch.setattr(trial, "WAYS", {**WAYS, PADFIX: Recorder(PADFIX, twins)})
+    row = verify(model, llama[1], PROMPTS, max_new_tokens=1).rows[1]
+    assert (row.verdict, row.reason.endswith("and the two tokens tie")) == ("rounding", True)
+
+
+def test_reply_that_a_string_ends_is_filled_up_with_pads(demo: tuple[Any, Any]) -> None:
+    report = verify(*demo, WORDS, max_new_tokens=12, stop_strings=["f", "ol"])
+    assert report.ok, report
+    assert [row.alone for row in report.rows] == ["a", "xif", "ol", "smrof"]
+
+
+def test_copy_that_is_no_wider_says_so(demo: tuple[Any, Any]) -> None:
+    model = copy.deepcopy(demo[0]).bfloat16()
+    model.__dict__["generate"] = demo_generate = copy.deepcopy(model).generate  # whatever is copied, this one runs
+    report = verify(model, demo[1], WORDS, max_new_tokens=12)
+    assert demo_generate is not None
+    assert {row.verdict for row in report.rows if row.reason} <= {"padding fault"}
+    assert all("bit for bit" in row.reason for row in report.faults)
+
+
+def test_logits_that_are_nan_are_noted(llama: tuple[Any, Any]) -> None:
+    model = copy.deepcopy(llama[0])
+    model.lm_head.weight.data[3] = math.nan
+    assert "Some logits are NaN" in verify(model, llama[1], PROMPTS, max_new_tokens=2).notes[0]
+
+
+def test_prompt_that_runs_out_of_positions_is_named() -> None:
+    model = build("gpt2", n_positions=8)
+    with pytest.raises(
+        PromptError, match="The longest prompt has 7 tokens: with 6 new ones it does not fit into the 8"
+    ):
+        verify(model, worded(), PROMPTS, max_new_tokens=6)
+    assert verify(model, worded(), PROMPTS, max_new_tokens=1).ok
+
+
+def test_model_and_tokenizer_in_the_other_order_are_named(llama: tuple[Any, Any]) -> None:
+    with pytest.raises(TypeError, match="in this order"):
+        verify(llama[1], llama[0], PROMPTS)
+
+
+def test_failure_of_the_copies_is_not_passed_over(llama: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_copies(model: Any, arguments: Mapping[str, Any]) -> Any:
+        ids = arguments["input_ids"]
+        if len(ids) > 1 and bool((ids == ids[0]).all()):
+            raise ValueError("no copies")
+        return WAYS[STOCK](model, arguments)
+
+    monkeypatch.setattr(trial, "WAYS", {**WAYS, STOCK: without_copies})
+    with pytest.raises(ValueError, match="no copies"):
+        verify(*llama, PROMPTS, max_new_tokens=2, stock=True)
+
+
+def test_fault_that_only_half_precision_has_is_found(demo: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def overflow(model: Any, output: Any) -> None:
+        if model.dtype == torch.bfloat16:
+            output.logits[0][1, 5] += 1.0
+
+    monkeypatch.setattr(trial, "WAYS", {**WAYS, PADFIX: Recorder(PADFIX, overflow)})
+    report = verify(copy.deepcopy(demo[0]).bfloat16(), demo[1], WORDS, max_new_tokens=3)
+    assert report.rows[1].verdict == "padding fault"
+    assert "where rounding accounts for" in report.rows[1].reason
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_difference_within_the_noise_that_a_wider_dtype_lacks_is_rounding(
+    llama: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch, dtype: Any
+) -> None:
+    def off_here(model: Any, output: Any) -> None:
+        if model.dtype == dtype:
+            output.logits[1][2, 5] += 0.125
+
+    monkeypatch.setattr(trial, "WAYS", {**WAYS, PADFIX: Recorder(PADFIX, off_here)})
+    monkeypatch.setattr(trial.Trial, "noise", lambda *_: 0.125)
+    told: list[tuple[int, int, str]] = []
+    model = copy.deepcopy(llama[0]).to(dtype)
+    report = verify(model, llama[1], PROMPTS, max_new_tokens=3, progress=lambda *step: told.append(step))
+    assert all(done < planned for done, planned, _ in told)
+    assert report.rows[2].verdict == "rounding"
+    assert report.rows[2].reason.endswith("gone in a wider dtype")
+
+
+def test_replies_are_told_apart(llama: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def last_token_wrong(model: Any, output: Any) -> None:
+        output.sequences[1, -1] = 50
+
+    monkeypatch.setattr(trial, "WAYS", {**WAYS, PADFIX: Recorder(PADFIX, last_token_wrong)})
+    (faulty,) = verify(*llama, PROMPTS, max_new_tokens=3).faults
+    assert (faulty.prompt, faulty.difference.first) == (1, 2)
+    assert faulty.batch.split()[-1] == "w50" != faulty.alone.split()[-1]
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_pads_are_those_asked_for(llama: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch, side: Any) -> None:
+    run = Recorder(PADFIX)
+    monkeypatch.setattr(trial, "WAYS", {**WAYS, PADFIX: run})
+    arguments = {"max_new_tokens": 2, "pad_token_id": 98}
+    report = compared(*llama, PROMPTS, way=PADFIX, side=side, arguments=arguments)
+    assert (report.ok, report.side) == (True, side)
+    (call,) = run.calls
+    pads = [98] * 4
+    assert call["input_ids"][1].tolist() == ([*pads, *ROWS[1]] if side == "left" else [*ROWS[1], *pads])
+    assert call["pad_token_id"] == 98
+
+
+def test_model_that_samples_by_default_is_compared_greedily(llama: tuple[Any, Any]) -> None:
+    model = copy.deepcopy(llama[0])
+    model.generation_config.do_sample = True
+    model.generation_config.temperature = 9.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the library's, of a temperature without sampling
+        assert verify(model, llama[1], PROMPTS, max_new_tokens=4).ok
+
+
+def test_replies_end_where_the_generation_config_of_the_call_says(llama: tuple[Any, Any]) -> None:
+    model, tokenizer = llama
+    free = verify(model, tokenizer, PROMPTS, max_new_tokens=6).rows[0]
+    second = tokenizer(free.alone, add_special_tokens=False)["input_ids"][1]
+    config = copy.deepcopy(model.generation_config)
+    config.eos_token_id = second
+    ended = verify(model, tokenizer, PROMPTS, max_new_tokens=6, generation_config=config)
+    assert ended.ok
+    assert len(ended.rows[0].difference.steps) == 2
+
+
+@pytest.mark.parametrize("name", ["inputs", "inputs_embeds", "output_logits", "output_scores", "streamer"])
+def test_arguments_that_verify_sets_are_refused(llama: tuple[Any, Any], name: str) -> None:
+    arguments: dict[str, Any] = {name: None}
+    with pytest.raises(ValueError, match=f"^{name}: verify sets"):
+        verify(*llama, PROMPTS, **arguments)
+
+
 # The report and its pictures
 
 
@@ -386,10 +620,32 @@ def test_report_as_json() -> None:
 
 def test_table_has_a_line_for_each_row() -> None:
     screen = Console(file=io.StringIO(), width=80)
-    screen.print(table(made(EQUAL, PARTED)))
+    screen.print(table(made(EQUAL, PARTED), width=80))
     lines = [line.split() for line in screen.file.getvalue().splitlines()]  # type: ignore[attr-defined]
     assert ["0", "3", "equal", "2e-05", "prompt", "0"] in lines
     assert ["1", "4", "padding", "fault", "token", "1", "0.3", "0.1", "prompt", "1"] in lines
+
+
+def test_second_sequence_of_a_prompt_is_named() -> None:
+    report = made(PARTED)
+    report = replace(report, rows=(report.rows[0], replace(report.rows[0], sequence=1)))
+    screen = Console(file=io.StringIO(), width=80)
+    screen.print(table(report, width=80))
+    assert "\n0.1" in screen.file.getvalue().replace("\n  0.1", "\n0.1")  # type: ignore[attr-defined]
+    assert "row 0, sequence 1 (3 tokens)" in str(report)
+
+
+@pytest.mark.parametrize("width", [200, 80, 66])
+def test_table_cuts_nothing_but_the_prompts(width: int) -> None:
+    report = made(replace(PARTED, steps=(1.2e-7, 3.4e-5)), PARTED)
+    long = replace(report, rows=tuple(replace(row, text="a long prompt " * 20) for row in report.rows))
+    screen = Console(file=io.StringIO(), width=width)
+    screen.print(table(long, width=width))
+    lines = screen.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert all(len(line) <= width for line in lines)
+    assert all("padding fault" in line and "token 1" in line for line in lines[2:])
+    assert "3.4e-05" in lines[2]
+    assert lines[0].split() == ["row", "tokens", "verdict", "parts", "at", "logits", "off", "margin", "prompt"]
 
 
 @pytest.mark.parametrize("name", ["differences.png", "differences.svg"])

@@ -66,7 +66,7 @@ def test_weights_are_those_of_the_folder() -> None:
 
 @pytest.mark.parametrize("device", ["cuda:99", "nonsense"])
 def test_device_that_is_not_there_is_named(device: str) -> None:
-    message = f"{EMBEDDED} cannot be moved to the device {device!r} ("
+    message = f"The embedded model cannot be moved to the device {device!r} ("
     with pytest.raises(LoadingError, match=re.escape(message)) as caught:
         load(str(EMBEDDED), device=device)
     assert "\n" not in str(caught.value)
@@ -141,25 +141,28 @@ def test_hub_id_that_cannot_be_reached_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loader: Callable[..., Any], source: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(LoadingError, match=re.escape(f"transformers cannot load {source} (OSError: ")) as caught:
+    with pytest.raises(
+        LoadingError, match=re.escape(f"transformers cannot load {source} (there is no such folder here")
+    ) as caught:
         loader(source)
     assert "\n" not in str(caught.value)
 
 
 @either
-@pytest.mark.parametrize(
-    ("name", "content"), [("config.json", None), ("config.json", "{ no json"), ("config.json", "{}")]
-)
-def test_broken_folder_is_named_in_one_line(
-    folder: Path, loader: Callable[..., Any], name: str, content: str | None
-) -> None:
-    (folder / name).unlink()
-    if content is not None:
-        (folder / name).write_text(content)
+@pytest.mark.parametrize(("name", "content"), [("config.json", "{ no json"), ("config.json", "{}")])
+def test_broken_folder_is_named_in_one_line(folder: Path, loader: Callable[..., Any], name: str, content: str) -> None:
+    (folder / name).write_text(content)
     with pytest.raises(LoadingError, match=re.escape(f"transformers cannot load {folder} (")) as caught:
         loader(str(folder))
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith("Pass a folder or hub id that AutoModelForCausalLM and AutoTokenizer load.")
+
+
+@either
+def test_folder_without_a_configuration_is_named(folder: Path, loader: Callable[..., Any]) -> None:
+    (folder / "config.json").unlink()
+    with pytest.raises(LoadingError, match=re.escape(f"The folder {folder} holds no config.json.")):
+        loader(str(folder))
 
 
 def test_broken_weights_are_named_in_one_line(folder: Path) -> None:

@@ -16,7 +16,8 @@ from words import TEMPLATE, UNK, WITH_BOS, text, worded
 
 import padfix
 from padfix.errors import MissingPadTokenError, PadfixWarning, PromptError
-from padfix.policy import RESERVED_PAD_TOKENS, BatchPolicy, PreparedBatch, end_ids, pad_token_id, until_end
+from padfix.policy import BatchPolicy, PreparedBatch
+from padfix.special import RESERVED_PAD_TOKENS, end_ids, pad_token_id, until_end
 
 RESERVED = {50: "<pad>"}
 OUTSIDE = VOCABULARY  # the first id without a row
@@ -241,7 +242,7 @@ def test_prompt_keeps_its_bos_and_its_end(template: str | None, prompt: str, kep
 
 def test_last_token_is_what_one_token_leaves_room_for() -> None:
     model = build("llama", max_position_embeddings=8)
-    with pytest.warns(PadfixWarning, match=re.escape("there is room for 1 tokens")):
+    with pytest.warns(PadfixWarning, match=re.escape("there is room for 1 token")):
         batch = prepared(model, worded(WITH_BOS), "w5 w6", max_new_tokens=7)
     assert batch["input_ids"].tolist() == [[6]]
     assert batch.cut == (2,)
@@ -461,3 +462,23 @@ def test_batch_of_lists_is_read() -> None:
     batch = {name: value.tolist() for name, value in left_padded([[5, 6], [7]]).items()}
     got = BatchPolicy().decode_replies(worded(), torch.tensor([[5, 6, 9], [0, 7, 10]]), batch)
     assert got == ["w9", "w10"]
+
+
+def test_table_of_positions_that_has_no_room_is_named() -> None:
+    gpt2 = build("gpt2", n_positions=8)
+    with pytest.raises(PromptError, match="max_new_tokens=8 leaves no room for a prompt in the 8 positions of GPT2"):
+        prepared(gpt2, worded(pad_token="w50"), "w5 w6", max_new_tokens=8)
+    rotary = build("llama", max_position_embeddings=8)
+    assert prepared(rotary, worded(pad_token="w50"), "w5 w6", max_new_tokens=8).cut == (0,)
+
+
+def test_arguments_in_another_order_are_named() -> None:
+    model, tokenizer = build("llama"), worded(pad_token="w50")
+    batch = prepared(model, tokenizer, ["w5 w6"])
+    with pytest.raises(TypeError, match="in this order"):
+        prepared(tokenizer, model, ["w5"])
+    for wrong in (batch["input_ids"], None):
+        with pytest.raises(TypeError, match="in this order"):
+            BatchPolicy().decode_replies(tokenizer, torch.tensor([[5, 6, 7]]), wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="in this order"):
+        BatchPolicy().decode_replies(torch.tensor([[5, 6, 7]]), tokenizer, batch)

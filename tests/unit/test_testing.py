@@ -373,7 +373,7 @@ def test_off_counts_where_it_is_explicit(
 ) -> None:
     monkeypatch.setattr(settings, "NAMED_IN_ENVIRONMENT", frozenset(named))
     monkeypatch.setattr(settings, "ENVIRONMENT", Settings(mode=mode))
-    assert testing.is_off_in_environment() is off
+    assert settings.is_off_in_environment() is off
 
 
 @pytest.mark.parametrize(("value", "mode"), [("STRICT", "strict"), (" fix ", "fix"), ("", "off"), ("1", "fix")])
