@@ -183,7 +183,8 @@ def decide(call: GenerateCall, found: Found, settings: Settings) -> Repair | Non
     if repair.strategy is None and settings.strategy != "auto":
         raise SettingsError(f"{repair.obstacles[0]}. Set the strategy to 'auto'.")
     if repair.obstacles:
-        _leave(padded, repair.obstacles, settings)
+        remedy = wording.TAKE_OUT if repair.strategy is not None else wording.RUN_APART
+        _leave(padded, repair.obstacles, settings, remedy=remedy)
         return None
     for where, each in prompts:
         if each.guessed:

@@ -45,7 +45,7 @@ def strategy(subject: Subject) -> Iterator[Seen]:
             seen = (
                 f"padfix cannot make a padded batch right: {outlook.reason}. It warns of one and lets it run as it is."
             )
-            yield "problem", seen, f"{ONE_AT_A_TIME} In strict mode such a batch raises UnsupportedCallError."
+            yield "problem", seen, "Set PADFIX_STRATEGY=equal_length, or run the prompts one at a time, without pads."
         elif outlook.strategy == "equal_length":
             seen = "equal_length: rows of one length share a call, without pads, since the settings ask for it."
             yield "note", seen, "Nothing, unless speed matters: a batch takes as many calls as it has lengths."

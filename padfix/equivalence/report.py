@@ -132,9 +132,8 @@ def judged(difference: Difference, allowed: float | None, wider: Difference | st
 
 def _line(row: RowReport) -> str:
     copy = f", sequence {row.sequence}" if row.sequence else ""
-    return f"row {row.prompt}{copy} ({row.length} tokens): {row.verdict}: {row.reason}\n" + (
-        f"  alone: {row.alone!r}\n  batch: {row.batch!r}"
-    )
+    line = f"row {row.prompt}{copy} ({row.length} tokens): {row.verdict}: {row.reason}"
+    return line if row.alone == row.batch else f"{line}\n  alone: {row.alone!r}\n  batch: {row.batch!r}"
 
 
 def _plain(value: Any) -> Any:

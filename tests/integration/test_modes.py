@@ -84,7 +84,7 @@ class Kind(NamedTuple):
 
 
 SILENT = Cell("stock")
-LEAVES = "It runs as it is, and its padded rows may be wrong. (Take out what is named|Pass a mask)"
+LEAVES = "It runs as it is, and its padded rows may be wrong. (Take out what is named|Pass a mask|Set PADFIX_STRATEGY)"
 MISPLACED = r"Rows 1, 2 of input_ids \(shape \(3, 7\)\) have pads after real tokens"
 PADDED = r"Rows 1, 2 of input_ids \(shape \(3, 7\)\) are padded\."
 GUESSED = r"Rows 1, 2 of input_ids \(shape \(3, 7\)\) start or end in more pad ids than other rows"
