@@ -90,7 +90,7 @@ def changes(draw: st.DrawFn) -> Block:
     """Settings that are named to `install` or `override`: mostly a mode, with or without the others."""
     named = {
         "mode": draw(st.sampled_from(("fix", "warn", "strict", "off", None))),
-        "strategy": draw(st.sampled_from((None, None, "auto", "left_pad", "equal_length"))),
+        "strategy": draw(st.sampled_from((None, None, "auto", "left_pad", "packed_prefill"))),
         "decoding": draw(st.sampled_from((None, None, "pad_aware", "stock"))),
     }
     return {field: value for field, value in named.items() if value is not None}
