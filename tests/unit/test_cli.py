@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import runpy
 import subprocess
 import sys
 import warnings
@@ -123,14 +122,16 @@ def test_arguments_are_those_of_the_process_where_none_are_given(
     assert demo_calls == [(None, None, 3)]
 
 
-def test_module_ends_with_the_status_of_the_command(
-    monkeypatch: pytest.MonkeyPatch, demo_calls: list[tuple[Any, ...]]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["padfix", "demo"])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_module("padfix", run_name="__main__")
-    assert ended.value.code == 1
-    assert demo_calls == [(None, None, 16)]
+def test_module_ends_with_the_status_of_the_command() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "padfix", "doctor", "no such model"],
+        env={**os.environ, "PYTHONPATH": str(Path(padfix.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("padfix: no such model is neither a folder nor a hub id.")
 
 
 @pytest.mark.parametrize("error", [PadfixError("no such file: x"), SettingsError("no such file: x")])

