@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -176,15 +176,15 @@ def decide(call: GenerateCall, found: Found, settings: Settings) -> Repair | Non
     where, seen = next((pair for pair in prompts if not bool(pair[1].real.all())), prompts[0])
     padded = wording.padded(where, seen)
     if settings.mode == "warn":
-        remedy = wording.PAD_LEFT if seen.misplaced else wording.USE_FIX
+        helps = repair.strategy is STRATEGIES["left_pad"]
+        remedy = wording.PAD_LEFT if seen.misplaced and helps else wording.USE_FIX
         sentences = (padded, wording.seen_by(repair.job.reads_history), remedy)
         _leave(" ".join(filter(None, sentences)), repair.obstacles, settings)
         return None
     if repair.strategy is None and settings.strategy != "auto":
         raise SettingsError(f"{repair.obstacles[0]}. Set the strategy to 'auto'.")
     if repair.obstacles:
-        remedy = wording.TAKE_OUT if repair.strategy is not None else wording.RUN_APART
-        _leave(padded, repair.obstacles, settings, remedy=remedy)
+        _leave(padded, repair.obstacles, settings)
         return None
     for where, each in prompts:
         if each.guessed:
@@ -193,7 +193,8 @@ def decide(call: GenerateCall, found: Found, settings: Settings) -> Repair | Non
                 "tokenizer's mask to be sure and to silence this."
             )
     _warn_of_unknown(call, traits)
-    if not repair.job.plan.is_identity or repair.job.reads_history or found.negative is not None:
+    apart = repair.strategy is STRATEGIES["equal_length"]
+    if apart or not repair.job.plan.is_identity or repair.job.reads_history or found.negative is not None:
         notices.info_once(f"{padded} Repaired.", notices.call_site())
     return repair
 
@@ -203,14 +204,21 @@ def choose_repair(call: GenerateCall, found: Found, traits: Traits, settings: Se
 
     A batch that the caller left-padded keeps its columns where that is exact, and so does every batch where each new
     width costs the model a new graph. Else columns that are pads in every row are dropped: a batch without pads is
-    exact for every model.
+    exact for every model. Where left padding is not exact, or something stands in its way, rows of one length run
+    apart.
     """
     trims = bool(found.padding.misplaced) and not compat.wants_fixed_shapes(call, found.config)
-    repair = attempt(call, found, traits, settings, trim=trims)
-    if repair.obstacles and not trims:
-        trimmed = attempt(call, found, traits, settings, trim=True)
-        return repair if trimmed.obstacles else trimmed
-    return repair
+    first = attempt(call, found, traits, settings, trim=trims)
+    repairs = [first]
+    if first.obstacles and not trims:
+        repairs.append(attempt(call, found, traits, settings, trim=True))
+    if repairs[-1].obstacles and settings.strategy == "auto":
+        repairs.append(attempt(call, found, traits, replace(settings, strategy="equal_length"), trim=False))
+    if not repairs[-1].obstacles:
+        return repairs[-1]
+    if first.strategy is None and settings.strategy == "auto":  # what stands in the way of the one and of the other
+        return replace(repairs[-1], obstacles=tuple(dict.fromkeys((*first.obstacles, *repairs[-1].obstacles))))
+    return repairs[-1] if call.is_decoder_prompt else first
 
 
 def attempt(call: GenerateCall, found: Found, traits: Traits, settings: Settings, *, trim: bool) -> Repair:
@@ -227,7 +235,7 @@ def attempt(call: GenerateCall, found: Found, traits: Traits, settings: Settings
     if name == "equal_length":
         obstacles += limits.layout_bound(call, config, pads_remain=False, apart=True)
         obstacles += limits.group_bound(call, config)
-        one_row = traits.mixes_rows or found.negative is not None
+        one_row = traits.one_at_a_time or found.negative is not None or any(limits.wants_one_row(call, config))
         job = Job(call, config, plan, rewrite=True, pad_aware=pad_aware, reads_history=(), one_row=one_row)
         return Repair(job, STRATEGIES[name], tuple(dict.fromkeys(obstacles)), needed=True)
     obstacles += limits.pad_bound(call, config) if plan.pads_remain else ()

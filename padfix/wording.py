@@ -11,7 +11,6 @@ from .layout.detect import Padding
 __all__ = [
     "PAD_LEFT",
     "PASS_MASK",
-    "RUN_APART",
     "TAKE_OUT",
     "USE_FIX",
     "Where",
@@ -27,9 +26,6 @@ __all__ = [
 PAD_LEFT = 'Pad on the left (tokenizer.padding_side = "left"), or use the mode "fix" (PADFIX=fix).'
 USE_FIX = 'Use the mode "fix" (PADFIX=fix) to have it repaired.'
 TAKE_OUT = "Take out what is named, or run the prompts one at a time without pads."
-RUN_APART = (
-    "Set PADFIX_STRATEGY=equal_length, by which rows of one length share a call, or run the prompts one at a time."
-)
 PASS_MASK = "Pass a mask of 0s and 1s with the shape of the prompt."
 
 

@@ -45,13 +45,15 @@ def strategy(subject: Subject) -> Iterator[Seen]:
             seen = (
                 f"padfix cannot make a padded batch right: {outlook.reason}. It warns of one and lets it run as it is."
             )
-            yield "problem", seen, "Set PADFIX_STRATEGY=equal_length, or run the prompts one at a time, without pads."
+            yield "problem", seen, f"{ONE_AT_A_TIME} In strict mode such a batch raises UnsupportedCallError."
         elif outlook.strategy == "equal_length":
-            seen = "equal_length: rows of one length share a call, without pads, since the settings ask for it."
+            seen = (
+                f"equal_length: rows of one length share a call, without pads: {outlook.reason or 'as it was asked'}."
+            )
             yield "note", seen, "Nothing, unless speed matters: a batch takes as many calls as it has lengths."
         elif traits.exact_up_to < math.inf:
             seen = f"left_pad: {traits.name} is exact up to {traits.exact_up_to:.0f} columns, since {traits.reason}."
-            yield "note", seen, "Keep the width of the batch plus max_new_tokens within that; beyond it padfix warns."
+            yield "note", seen, "Nothing to do: beyond it rows of one length share a call, in as many calls as lengths."
         else:
             yield "ok", f"left_pad: {traits.name} is exact at any length.", ""
         if not traits.known:

@@ -77,7 +77,7 @@ class Outlook:
     Attributes:
         traits: What the model is.
         strategy: How the batch would be made right; None where it cannot be.
-        reason: Why it cannot be; else empty.
+        reason: Why it is not left padding, or why it cannot be; else empty.
     """
 
     traits: Traits
@@ -89,13 +89,21 @@ def _outlook(model: Any, settings: Settings) -> Outlook:
     """What becomes of a typical padded batch of a model: a full row, and one with two pads."""
     mask = torch.tensor([[1, 1, 1], [1, 0, 0]], device="cpu")
     traits = traits_of(model)
-    strategy, reason = choose(settings.strategy, traits, LayoutPlan.from_mask(mask), new_tokens=1)
+    plan = LayoutPlan.from_mask(mask)
     call = bind(model, (), {"input_ids": mask, "attention_mask": mask})
     config = getattr(model, "generation_config", None)
-    if strategy is None or call is None or config is None:
-        return Outlook(traits, strategy, reason)
-    if strategy == "left_pad":
-        obstacles = (*layout_bound(call, config, pads_remain=True), *pad_bound(call, config))
-    else:
-        obstacles = (*layout_bound(call, config, pads_remain=False, apart=True), *group_bound(call, config))
-    return Outlook(traits, None if obstacles else strategy, "; ".join(obstacles))
+
+    def obstacles(asked: str) -> str:
+        strategy, reason = choose(asked, traits, plan, new_tokens=1)
+        if strategy is None or call is None or config is None:
+            return reason
+        if strategy == "left_pad":
+            return "; ".join((*layout_bound(call, config, pads_remain=True), *pad_bound(call, config)))
+        return "; ".join((*layout_bound(call, config, pads_remain=False, apart=True), *group_bound(call, config)))
+
+    asked = "left_pad" if settings.strategy == "auto" else settings.strategy
+    why_not = obstacles(asked)
+    if not why_not or settings.strategy != "auto":
+        return Outlook(traits, None if why_not else asked, why_not)
+    apart = obstacles("equal_length")
+    return Outlook(traits, None, f"{why_not}; {apart}") if apart else Outlook(traits, "equal_length", why_not)

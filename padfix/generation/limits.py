@@ -30,6 +30,7 @@ __all__ = [
     "pad_bound",
     "reads_history",
     "unreadable_mask",
+    "wants_one_row",
 ]
 
 # Arguments that take the decoding loop out of our hands, or tokenize the prompt anew.
@@ -179,6 +180,15 @@ def group_bound(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
         begin = (call.ids[:, 0] == start) if start is not None else call.ids[:, 0] != call.ids[:, 0]
         if bool(begin.any()) and not bool(begin.all()):
             yield f"{call.ids_name}= (some prompts begin with the decoder's start token and some do not)"
+
+
+def wants_one_row(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
+    """Why rows of one length may not share a call, unpadded as it is."""
+    if config.encoder_repetition_penalty not in (None, 1) and not encoder_penalty_reaches_every_row():
+        yield "encoder_repetition_penalty (this release applies it to some of a prompt's rows)"
+    for name, value in call.arguments.items():
+        if isinstance(value, Tensor) and value.is_floating_point() and name not in (call.embeds_name, call.mask_name):
+            yield f"{name}= (pictures and sound are not known to be independent of the other rows)"
 
 
 def _is_one_row(call: GenerateCall, name: str) -> bool:

@@ -38,6 +38,8 @@ class Traits:
             gets alone: infinity for most models, 0 for those that left padding cannot make right.
         reason: Why not beyond that; empty where the number is infinity.
         mixes_rows: Whether rows of one batch change one another even without pads, so that each has to run by itself.
+        one_at_a_time: Whether rows that run apart from others have to run one at a time: where they change one another,
+            and where this release is not exact for the class, for whatever reason.
         masks_one_row: Whether pads are masked in a batch of one row as well.
         known: Whether the class or one that it derives from is the library's own, rather than remote code.
     """
@@ -47,6 +49,7 @@ class Traits:
     exact_up_to: float
     reason: str
     mixes_rows: bool
+    one_at_a_time: bool
     masks_one_row: bool
     known: bool
 
@@ -167,13 +170,15 @@ def traits_of(model: Any) -> Traits:
     rules = list(_limits(base))
     if _has_prompt_learning(model):
         rules.append((0, "PEFT puts its virtual tokens before the pads, away from the prompt"))
+    mixes_rows = any(one.__name__ in MIXES_ROWS for one in type(base).__mro__)
     limit, reason = min(rules, key=lambda rule: rule[0], default=(math.inf, ""))
     return Traits(
         name=type(base).__name__,
         encoder_decoder=bool(getattr(model.config, "is_encoder_decoder", False)),
         exact_up_to=limit,
         reason=reason,
-        mixes_rows=any(one.__name__ in MIXES_ROWS for one in type(base).__mro__),
+        mixes_rows=mixes_rows,
+        one_at_a_time=mixes_rows or _is_early(base),
         masks_one_row=_masks_one_row(base),
         known=any(one.__module__.startswith("transformers.models.") for one in type(base).__mro__),
     )
@@ -185,7 +190,7 @@ def _limits(model: Any) -> Iterator[tuple[float, str]]:
     for name in (one.__name__ for one in type(model).__mro__):
         if name in NOT_EXACT:
             yield 0, NOT_EXACT[name]
-        if name in EXACT_SINCE and EXACT_BEFORE.get(name, (0, 0)) <= installed() < EXACT_SINCE[name]:
+        if _is_early_name(name):
             first = ".".join(map(str, EXACT_SINCE[name]))
             yield 0, f"in transformers below {first} its left-padded rows differ from the prompts alone"
         if name in WINDOW_COUNTS_PADS_BEFORE and installed() < WINDOW_COUNTS_PADS_BEFORE[name]:
@@ -199,6 +204,15 @@ def _limits(model: Any) -> Iterator[tuple[float, str]]:
     if not told and has_position_table(model):
         yield 0, _COLUMNS_COUNTED
     yield from _config_limits(config)
+
+
+def _is_early_name(name: str) -> bool:
+    return name in EXACT_SINCE and EXACT_BEFORE.get(name, (0, 0)) <= installed() < EXACT_SINCE[name]
+
+
+def _is_early(model: Any) -> bool:
+    """Whether the class is one that a later release makes exact."""
+    return any(_is_early_name(one.__name__) for one in type(model).__mro__)
 
 
 def _config_limits(config: Any) -> Iterator[tuple[float, str]]:

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.filterwarnings("ignore:the field .* of this output is 
 
 @pytest.fixture(autouse=True)
 def repairing() -> Iterator[None]:
-    padfix.install("fix", strategy="equal_length")
+    padfix.install("fix")
     yield
     padfix.uninstall()
 
@@ -163,6 +163,7 @@ def test_cache_of_rows_apart_is_none_and_said() -> None:
 
 
 def test_other_models_run_apart_as_well_where_it_is_asked_for() -> None:
+    padfix.install("fix", strategy="equal_length")
     check(build("llama"), right_padded(MORE, pad=PAD), MORE, pad_token_id=PAD)
     padfix.install("fix", strategy="left_pad")
     with pytest.raises(padfix.SettingsError, match="BlenderbotForCausalLM"):

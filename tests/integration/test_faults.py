@@ -155,7 +155,7 @@ def test_a_config_that_stock_refuses_to_resolve_is_stocks_error(
 
 WARNED: Mapping[str, tuple[dict[str, Any], str]] = {
     "refused": (right_padded(ROWS) | REFUSED, "output_hidden_states=True"),
-    "refused, left": (left_padded(ROWS) | {"penalty_alpha": 0.6}, "penalty_alpha="),
+    "refused, left": (left_padded(ROWS) | {"penalty_alpha": 0.6, "max_time": 600.0}, "penalty_alpha="),
     "unreadable": ({**right_padded(ROWS), "attention_mask": right_padded(ROWS)["attention_mask"] * 2}, "other than"),
     "guessed": (
         {"input_ids": right_padded(ROWS, pad=EOS)["input_ids"], "pad_token_id": EOS},

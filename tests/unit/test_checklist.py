@@ -459,9 +459,15 @@ def test_strategy_of_a_model_that_is_not_exact() -> None:
         if mode == "fix":
             padfix.install()
         chosen = finding("strategy", model)
-        assert chosen.level == "problem"
+        assert chosen.level == "note"
+        assert chosen.seen.startswith("equal_length: ")
         assert "RwkvForCausalLM" in chosen.seen
-        assert "one at a time" in chosen.remedy
+    assert finding("padding side", model, tokenizer(padding_side="right")).level == "note"
+    model.register_forward_hook(lambda *_: None)
+    chosen = finding("strategy", model)
+    assert (chosen.level, "one at a time" in chosen.remedy) == ("problem", True)
+    assert "RwkvForCausalLM (rows" in chosen.seen
+    assert "hooks on the forwards" in chosen.seen
     assert finding("padding side", model, tokenizer(padding_side="right")).level == "problem"
 
 
@@ -478,9 +484,12 @@ def test_strategy_is_that_of_the_inner_model() -> None:
 def test_obstacle_in_the_generation_config(llama: Any) -> None:
     llama.generation_config.penalty_alpha = 0.6
     chosen = finding("strategy", llama)
-    assert chosen.level == "problem"
+    assert chosen.level == "note"
+    assert chosen.seen.startswith("equal_length: ")
     assert "penalty_alpha" in chosen.seen
-    llama.generation_config.penalty_alpha = None
+    llama.generation_config.max_time = 1.0
+    assert finding("strategy", llama).level == "problem"
+    llama.generation_config.penalty_alpha = llama.generation_config.max_time = None
     llama.generation_config.cache_implementation = "paged"
     assert "paged" in finding("strategy", llama).seen
 
@@ -653,7 +662,9 @@ def test_positions(llama: Any) -> None:
 
 def test_right_side_has_the_remedy_that_helps(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     words = tokenizer(padding_side="right")
-    assert finding("padding side", build("rwkv"), words).remedy == "See strategy."
+    hooked = build("rwkv")
+    hooked.register_forward_hook(lambda *_: None)
+    assert finding("padding side", hooked, words).remedy == "See strategy."
     padfix.install("strict")
     strict = finding("padding side", llama, words)
     assert (strict.level, strict.remedy) == ("problem", 'Set tokenizer.padding_side = "left".')
