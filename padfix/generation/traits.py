@@ -170,7 +170,8 @@ def traits_of(model: Any) -> Traits:
     rules = list(_limits(base))
     if _has_prompt_learning(model):
         rules.append((0, "PEFT puts its virtual tokens before the pads, away from the prompt"))
-    mixes_rows = any(one.__name__ in MIXES_ROWS for one in type(base).__mro__)
+    names = [one.__name__ for one in type(base).__mro__]
+    mixes_rows = any(name in MIXES_ROWS for name in names)
     limit, reason = min(rules, key=lambda rule: rule[0], default=(math.inf, ""))
     return Traits(
         name=type(base).__name__,
@@ -178,7 +179,7 @@ def traits_of(model: Any) -> Traits:
         exact_up_to=limit,
         reason=reason,
         mixes_rows=mixes_rows,
-        one_at_a_time=mixes_rows or _is_early(base),
+        one_at_a_time=mixes_rows or any(map(_is_early, names)),
         masks_one_row=_masks_one_row(base),
         known=any(one.__module__.startswith("transformers.models.") for one in type(base).__mro__),
     )
@@ -190,7 +191,7 @@ def _limits(model: Any) -> Iterator[tuple[float, str]]:
     for name in (one.__name__ for one in type(model).__mro__):
         if name in NOT_EXACT:
             yield 0, NOT_EXACT[name]
-        if _is_early_name(name):
+        if _is_early(name):
             first = ".".join(map(str, EXACT_SINCE[name]))
             yield 0, f"in transformers below {first} its left-padded rows differ from the prompts alone"
         if name in WINDOW_COUNTS_PADS_BEFORE and installed() < WINDOW_COUNTS_PADS_BEFORE[name]:
@@ -206,29 +207,21 @@ def _limits(model: Any) -> Iterator[tuple[float, str]]:
     yield from _config_limits(config)
 
 
-def _is_early_name(name: str) -> bool:
-    return name in EXACT_SINCE and EXACT_BEFORE.get(name, (0, 0)) <= installed() < EXACT_SINCE[name]
-
-
-def _is_early(model: Any) -> bool:
+def _is_early(name: str) -> bool:
     """Whether the class is one that a later release makes exact."""
-    return any(_is_early_name(one.__name__) for one in type(model).__mro__)
+    return name in EXACT_SINCE and EXACT_BEFORE.get(name, (0, 0)) <= installed() < EXACT_SINCE[name]
 
 
 def _config_limits(config: Any) -> Iterator[tuple[float, str]]:
     """The limits that a configuration sets, whatever the class."""
     for kind, rope in _ropes(config):
         if kind == "dynamic":
-            yield (
-                int(getattr(config, "max_position_embeddings", 0) or 0),
-                "dynamic NTK scales every row by the longest one",
-            )
+            limit = int(getattr(config, "max_position_embeddings", 0) or 0)
+            yield limit, "dynamic NTK scales every row by the longest one"
         if kind in ("longrope", "su"):
             named = "original_max_position_embeddings"
-            yield (
-                int(rope.get(named) or getattr(config, named, 0) or 0),
-                "LongRoPE switches its factors for every row by the longest one",
-            )
+            limit = int(rope.get(named) or getattr(config, named, 0) or 0)
+            yield limit, "LongRoPE switches its factors for every row by the longest one"
     for name in ("index_topk", "keep_window_size"):  # DeepSeek-V3.2 and others; Doge
         top_k = getattr(config, name, None)
         if isinstance(top_k, int):
