@@ -99,7 +99,7 @@ def _outlook(model: Any, settings: Settings) -> Outlook:
             return reason
         if strategy == "left_pad":
             return "; ".join((*layout_bound(call, config, pads_remain=True), *pad_bound(call, config)))
-        return "; ".join((*layout_bound(call, config, pads_remain=False, apart=True), *group_bound(call, config)))
+        return "; ".join((*layout_bound(call, config, pads_remain=False, apart=True), *group_bound(call, config, plan)))
 
     asked = "left_pad" if settings.strategy == "auto" else settings.strategy
     why_not = obstacles(asked)

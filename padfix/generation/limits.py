@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig
 
+from ..layout.plan import LayoutPlan
 from . import compat
 from .call import GenerateCall
 from .compat import CACHE_NAMES, encoder_penalty_reaches_every_row, repetition_penalty_skips_pads
@@ -41,6 +42,8 @@ ONE_PROMPT_LOOPS = ("assistant_model", "prompt_lookup_num_tokens")
 ABSOLUTE_INDICES = ("image_bound", "alora_offsets", "cache_position")
 # Text models whose outer model has a `generate` of its own that cuts columns off before it calls theirs.
 CUT_BEFORE_US = ("BlipTextLMHeadModel",)
+# The encoder's input, which may have the shape of the decoder's prompt by chance.
+ENCODERS = ("attention_mask", "input_ids", "inputs")
 # Pictures and the like whose rows are patches or pictures of the whole batch, one after the other.
 FLATTENED = ("image_grid_thw", "video_grid_thw", "image_sizes", "spatial_shapes", "pixel_values_videos")
 # Keywords whose second axis is not the prompt's, whatever its size.
@@ -156,8 +159,11 @@ def identity_bound(call: GenerateCall) -> Iterator[str]:
     yield from misfits(call)
 
 
-def group_bound(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
+def group_bound(call: GenerateCall, config: GenerationConfig, plan: LayoutPlan) -> Iterator[str]:
     """What stands in the way of running rows of one length apart from the others."""
+    for name in ONE_PROMPT_LOOPS:
+        if call.batch > 1 and (call.get(name) or getattr(config, name, None)):
+            yield f"{name}= (a decoding loop for one prompt)"
     if compat.steps_together(call):
         yield "synced_gpus (every rank has to run the same number of forwards)"
     if call.get("streamer") is not None:
@@ -176,9 +182,9 @@ def group_bound(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
         if isinstance(value, Tensor) and value.ndim and call.rows_axis(name) is None and not _is_one_row(call, name):
             yield f"{name}= of shape {tuple(value.shape)} (what belongs to a row cannot be told)"
     if call.is_decoder_prompt and call.ids is not None and call.ids.ndim == 2:
-        start = getattr(config, "decoder_start_token_id", None)
-        begin = (call.ids[:, 0] == start) if start is not None else call.ids[:, 0] != call.ids[:, 0]
-        if bool(begin.any()) and not bool(begin.all()):
+        ids = plan.to_model(call.ids)
+        firsts = [int(row[-length]) for row, length in zip(ids, plan.lengths, strict=True) if length]
+        if len({first == config.decoder_start_token_id for first in firsts}) > 1:
             yield f"{call.ids_name}= (some prompts begin with the decoder's start token and some do not)"
 
 
@@ -240,6 +246,8 @@ def misfits(call: GenerateCall) -> Iterator[str]:
         yield f"{call.ids_name}= of shape {tuple(ids.shape)} beside {call.embeds_name}= of {shape[1]} columns"
     for name, value in call.arguments.items():
         if value is None or name in (call.ids_name, call.mask_name):
+            continue
+        if call.is_decoder_prompt and name in ENCODERS:
             continue
         if name in call.sequence_axes:
             axes = call.sequence_axes[name]

@@ -170,13 +170,21 @@ def test_other_models_run_apart_as_well_where_it_is_asked_for() -> None:
         build("blenderbot").generate(**right_padded(MORE, pad=PAD), **GREEDY, pad_token_id=PAD)
 
 
+def test_decoding_for_one_prompt_is_left_to_the_library_where_there_are_several() -> None:
+    model, batch = build("llama"), right_padded(MORE, pad=PAD)
+    with pytest.warns(PadfixWarning, match="assistant_model="), pytest.raises(ValueError, match="batch_size = 1"):
+        model.generate(**batch, **GREEDY, pad_token_id=PAD, assistant_model=build("llama"))
+
+
+@pytest.mark.parametrize("layout", PADDERS)
 @pytest.mark.parametrize("starts", [True, False])
-def test_prompts_of_a_decoder_run_apart(starts: bool) -> None:
+def test_prompts_of_a_decoder_run_apart(starts: bool, layout: str) -> None:
     model = build("bart", pad_token_id=PAD)
     model.generation_config.pad_token_id = PAD
     prompts = [[1, *row] for row in ROWS] if starts else ROWS  # 1 is the start token
+    batch = PADDERS[layout](prompts, pad=PAD)
     encoder = torch.tensor([[5, 6, 7, 8], [9, 10, PAD, PAD], [11, 12, 13, PAD]])
-    batch = right_padded(prompts, pad=PAD)
+    encoder = torch.nn.functional.pad(encoder, (0, batch["input_ids"].shape[1] - 4), value=PAD)  # of the same shape
     given = {
         "input_ids": encoder,
         "attention_mask": (encoder != PAD).long(),
