@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 import transformers
-from facts import CACHE_FIELD, ROPE_FIELD
+from facts import CACHE_FIELD, RELEASE, ROPE_FIELD
 from oracle import (
     BOS,
     GREEDY,
@@ -558,7 +558,8 @@ def test_a_rotary_embedding_that_switches_is_exact_up_to_its_switch_and_beyond(
     made = model()
     made.generation_config.eos_token_id = None
     check(made, PADDERS[side](ROWS, extra=2 if side != "left" else 0), ROWS, max_new_tokens=9)
-    check(made, PADDERS[side](ROWS), ROWS, max_new_tokens=13)
+    if model is not _dynamic or RELEASE != (5, 0):  # there the same prompt alone, twice, is not the same
+        check(made, PADDERS[side](ROWS), ROWS, max_new_tokens=13)
 
 
 @pytest.mark.parametrize("side", PADDERS)
