@@ -13,7 +13,7 @@ from .errors import LoadingError
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["console", "progress"]
+__all__ = ["Step", "console", "progress"]
 
 # Gets the number of steps done, the number of all, and what the next one is.
 Step = Callable[[int, int, str], None]

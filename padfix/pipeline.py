@@ -235,7 +235,7 @@ def attempt(call: GenerateCall, found: Found, traits: Traits, settings: Settings
     if name == "equal_length":
         obstacles += limits.layout_bound(call, config, pads_remain=False, apart=True)
         obstacles += limits.group_bound(call, config, plan)
-        one_row = traits.one_at_a_time or found.negative is not None or any(limits.wants_one_row(call, config))
+        one_row = traits.one_at_a_time or found.negative is not None or limits.wants_one_row(call, config)
         job = Job(call, config, plan, rewrite=True, pad_aware=pad_aware, reads_history=(), one_row=one_row)
         return Repair(job, STRATEGIES[name], tuple(dict.fromkeys(obstacles)), needed=True)
     obstacles += limits.pad_bound(call, config) if plan.pads_remain else ()

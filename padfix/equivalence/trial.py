@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ..console import Step
 from ..errors import PadfixWarning
 from ..layout.rows import Side, padded
 from ..once import generate as repaired
@@ -19,10 +20,7 @@ from ..settings import override
 from ..special import until_end
 from .compare import Difference, Reply, difference
 
-__all__ = ["AS_IT_IS", "PADFIX", "ROOM", "STOCK", "WAYS", "Step", "Trial"]
-
-# Told of each call: the number of calls that are done, the number of all, and what comes next.
-Step = Callable[[int, int, str], None]
+__all__ = ["AS_IT_IS", "PADFIX", "ROOM", "STOCK", "WAYS", "Trial"]
 
 # A difference is held against this many times the noise. Padding changes batch size, width and kernel at once, and
 # over more prompts: its largest difference was up to 6.4 times the noise in bfloat16 (random MoE models; 1.7 times with

@@ -10,6 +10,7 @@ import transformers
 
 import padfix
 
+from ..console import Step
 from ..generation.compat import eos_ids
 from ..layout.rows import Side
 from ..policy import check_order, named_positions
@@ -17,7 +18,7 @@ from ..prompts import Prompt, as_list, shown, token_ids
 from ..special import pad_token_id
 from .compare import Difference
 from .report import EquivalenceReport, RowReport, judged
-from .trial import PADFIX, ROOM, STOCK, Step, Trial
+from .trial import PADFIX, ROOM, STOCK, Trial
 
 __all__ = ["compared", "verify"]
 

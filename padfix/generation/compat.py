@@ -104,12 +104,9 @@ def steps_together(call: GenerateCall) -> bool:
     asked = call.get("synced_gpus")
     if asked is not None:
         return bool(asked)
-    ranks = (
-        torch.distributed.get_world_size()
-        if torch.distributed.is_available() and torch.distributed.is_initialized()
-        else 1
-    )
-    return ranks > 1 and (is_deepspeed_zero3_enabled() or is_fsdp_managed_module(call.model))
+    distributed = torch.distributed
+    several = distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+    return several and (is_deepspeed_zero3_enabled() or is_fsdp_managed_module(call.model))
 
 
 def wants_fixed_shapes(call: GenerateCall, config: GenerationConfig) -> bool:

@@ -188,13 +188,17 @@ def group_bound(call: GenerateCall, config: GenerationConfig, plan: LayoutPlan) 
             yield f"{call.ids_name}= (some prompts begin with the decoder's start token and some do not)"
 
 
-def wants_one_row(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
-    """Why rows of one length may not share a call, unpadded as it is."""
+def wants_one_row(call: GenerateCall, config: GenerationConfig) -> bool:
+    """Whether rows of one length may not share a call: their pictures and sounds could change one another.
+
+    So does encoder_repetition_penalty in releases that apply it to some of a batch's rows.
+    """
     if config.encoder_repetition_penalty not in (None, 1) and not encoder_penalty_reaches_every_row():
-        yield "encoder_repetition_penalty (this release applies it to some of a prompt's rows)"
-    for name, value in call.arguments.items():
-        if isinstance(value, Tensor) and value.is_floating_point() and name not in (call.embeds_name, call.mask_name):
-            yield f"{name}= (pictures and sound are not known to be independent of the other rows)"
+        return True
+    return any(
+        isinstance(value, Tensor) and value.is_floating_point() and name not in (call.embeds_name, call.mask_name)
+        for name, value in call.arguments.items()
+    )
 
 
 def _is_one_row(call: GenerateCall, name: str) -> bool:

@@ -110,6 +110,12 @@ def _trimmed(rows: str) -> Cells:
     return Cells(fix=repaired, warn=Cell("stock", f'{rows} .*Use the mode "fix"'), strict=repaired)
 
 
+def _left_repaired(warns: str) -> Cells:
+    """Left-padded, not exact that way, and made right."""
+    repaired = Cell("repaired", info=f"{PADDED} Repaired")
+    return Cells(fix=repaired, warn=Cell("stock", warns), strict=repaired)
+
+
 def _left(cause: str) -> Cells:
     """Left-padded and not exact that way."""
     return Cells(
@@ -166,21 +172,13 @@ KINDS: Mapping[str, Kind] = {
         model="rwkv",
     ),
     "left-padded, flag not exact that way": Kind(
-        Cells(
-            fix=Cell("repaired", info=f"{PADDED} Repaired"),
-            warn=Cell("stock", f'{PADDED} {HISTORY}. Use the mode "fix"'),
-            strict=Cell("repaired", info=f"{PADDED} Repaired"),
-        ),
+        _left_repaired(f'{PADDED} {HISTORY}. Use the mode "fix"'),
         ROWS,
         left_padded(ROWS),
         flags=ENDS_EARLY,
     ),
     "left-padded, model not exact that way": Kind(
-        Cells(
-            fix=Cell("repaired", info=f"{PADDED} Repaired"),
-            warn=Cell("stock", f'{PADDED} Use the mode "fix"'),
-            strict=Cell("repaired", info=f"{PADDED} Repaired"),
-        ),
+        _left_repaired(f'{PADDED} Use the mode "fix"'),
         ROWS,
         left_padded(ROWS),
         model="rwkv",
