@@ -207,3 +207,13 @@ def test_prompts_of_a_decoder_run_apart(starts: bool, layout: str) -> None:
         assert torch.equal(output.sequences[row, width : width + len(new)], new)
         for step, logits in enumerate(single.logits):
             assert torch.allclose(output.logits[step][row], logits[0], atol=1e-4)
+
+
+def test_what_an_encoder_gave_follows_its_rows() -> None:
+    model, batch = build("bart", pad_token_id=PAD), right_padded([[1, *row] for row in ROWS], pad=PAD)
+    encoder = torch.tensor([[5, 6, 7], [9, 10, 8], [11, 12, 13]])
+    decoder = {"decoder_input_ids": batch["input_ids"], "decoder_attention_mask": batch["attention_mask"]}
+    arguments = {**decoder, **GREEDY, "attention_mask": torch.ones(3, 3, dtype=torch.long), "pad_token_id": PAD}
+    expected = model.generate(input_ids=encoder, **arguments)
+    encoded = model.get_encoder()(encoder)
+    assert torch.equal(model.generate(encoder_outputs=encoded, **arguments), expected)
