@@ -16,7 +16,7 @@ from stock import endless
 from torch import Tensor
 from transformers import GenerationConfig
 
-from padfix.generation.traits import EXACT_BEFORE, EXACT_SINCE
+from padfix.generation.exceptions import EXACT_BEFORE, EXACT_SINCE
 from padfix.releases import TESTED
 
 PAGE = (Path(__file__).parents[2] / "docs" / "releases.md").read_text(encoding="utf-8")

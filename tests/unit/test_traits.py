@@ -21,15 +21,15 @@ from oracle import MODELS, ROWS, alone, build, compare, left_padded, right_padde
 from transformers import GenerationMixin, LlamaForCausalLM, PreTrainedModel
 
 from padfix.generation import traits
-from padfix.generation.limits import CUT_BEFORE_US
-from padfix.generation.traits import (
+from padfix.generation.exceptions import (
     EXACT_BEFORE,
     EXACT_SINCE,
     NOT_EXACT,
+    POSITION_TABLES,
     WINDOW_COUNTS_PADS_BEFORE,
-    Traits,
-    traits_of,
 )
+from padfix.generation.limits import CUT_BEFORE_US
+from padfix.generation.traits import Traits, traits_of
 from padfix.layout.plan import LayoutPlan
 from padfix.releases import NEWEST_TESTED, OLDEST
 from padfix.strategies import choose
@@ -316,7 +316,7 @@ class Told(Counting):
 @pytest.mark.parametrize(
     ("model", "exact_up_to"),
     [
-        *((Counting(name, Positional()), 0) for name in traits.POSITION_TABLES),
+        *((Counting(name, Positional()), 0) for name in POSITION_TABLES),
         (Counting("model.decoder.embed_positions", Positional()), 0),
         *(
             (Counting(f"model.{part}.embed_positions", Positional()), math.inf)

@@ -1,0 +1,120 @@
+"""The known exceptions: models that left padding does not make exact, by class, with the reason and the releases.
+
+Measured on each release in padfix/releases.py, small random models in float32, every row of a left-padded batch against
+the prompt alone. traits.py reads these tables, and the configuration of a model beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = [
+    "COLUMNS_COUNTED",
+    "EXACT_BEFORE",
+    "EXACT_SINCE",
+    "MIXES_ROWS",
+    "NOT_EXACT",
+    "POSITION_TABLES",
+    "WINDOW_COUNTS_PADS_BEFORE",
+]
+
+_MASK_IGNORED = "its recurrence runs over pads, whatever the mask says"
+_MASK_DROPPED = "its prepare_inputs_for_generation drops the attention_mask"
+COLUMNS_COUNTED = "it counts positions from column 0 or from the length of the cache, pads included"
+_NEEDS_POSITIONS = "its decoder has to be told the positions of padded prompts"
+
+# Classes that left padding does not make exact, and why.
+NOT_EXACT: Mapping[str, str] = {
+    "RwkvForCausalLM": _MASK_IGNORED,
+    "xLSTMForCausalLM": _MASK_IGNORED,
+    "RecurrentGemmaForCausalLM": _MASK_IGNORED,
+    "ReformerModelWithLMHead": _MASK_DROPPED,
+    "XLMWithLMHeadModel": _MASK_DROPPED,
+    "XLNetLMHeadModel": _MASK_DROPPED,
+    "ProphetNetForCausalLM": COLUMNS_COUNTED,
+    "ProphetNetForConditionalGeneration": COLUMNS_COUNTED,
+    "XLMProphetNetForCausalLM": COLUMNS_COUNTED,
+    "XLMProphetNetForConditionalGeneration": COLUMNS_COUNTED,
+    "GitForCausalLM": COLUMNS_COUNTED,
+    "UnlimitedOcrForConditionalGeneration": "its sliding cache of the reply counts pads",
+    "BltForCausalLM": "its patching and hash n-grams see the pads",
+    "DeepseekV4ForCausalLM": "its KV compressor pools windows of columns, pads included",
+    "Kosmos2ForConditionalGeneration": COLUMNS_COUNTED,
+    "Kosmos2TextForCausalLM": COLUMNS_COUNTED,
+    "Kosmos2_5ForConditionalGeneration": COLUMNS_COUNTED,
+    "Kosmos2_5TextForCausalLM": COLUMNS_COUNTED,
+    "HunYuanVLForConditionalGeneration": "it counts images over the whole batch, so each row has to run by itself",
+    "PaliGemmaForConditionalGeneration": "an unpadded prompt attends both ways, a padded one causally",
+    "M2M100ForConditionalGeneration": COLUMNS_COUNTED,
+    "NllbMoeForConditionalGeneration": COLUMNS_COUNTED,
+    "SeamlessM4TForTextToText": COLUMNS_COUNTED,
+    "SeamlessM4TForSpeechToText": COLUMNS_COUNTED,
+    "SeamlessM4Tv2ForTextToText": COLUMNS_COUNTED,
+    "SeamlessM4Tv2ForSpeechToText": COLUMNS_COUNTED,
+    "Speech2TextForConditionalGeneration": COLUMNS_COUNTED,
+    "SpeechT5ForSpeechToText": COLUMNS_COUNTED,
+    "VisionEncoderDecoderModel": COLUMNS_COUNTED,
+    "T5Gemma2ForConditionalGeneration": _NEEDS_POSITIONS,
+    "CohereAsrForConditionalGeneration": _NEEDS_POSITIONS,
+}
+
+# Classes of which a batch of several rows is not exact even without pads: RWKV broadcasts its shifted state over the
+# rows, HunYuan-VL counts the images of the whole batch.
+MIXES_ROWS = frozenset({"RwkvForCausalLM", "HunYuanVLForConditionalGeneration"})
+
+# Classes that left padding makes exact only from a release on, measured in the same way. Of the releases between two
+# measurements only the later is taken for exact.
+EXACT_SINCE: Mapping[str, tuple[int, int]] = {
+    "BertGenerationDecoder": (4, 51),
+    "Mamba2ForCausalLM": (4, 51),  # 4.46.3 convolves pads with the tokens
+    "VipLlavaForConditionalGeneration": (4, 51),
+    "XLMRobertaXLForCausalLM": (4, 51),
+    "LlavaNextVideoForConditionalGeneration": (4, 51),  # 4.46.3 raises where there are pictures
+    # Their HybridCache: from 4.51 a short prompt is not even what the same tokens give without a cache.
+    "Cohere2ForCausalLM": (4, 57),
+    "Gemma2ForCausalLM": (4, 57),
+    "Gemma3ForCausalLM": (4, 57),
+    "Gemma3ForConditionalGeneration": (4, 57),
+    "RoCBertForCausalLM": (5, 0),
+    "CTRLLMHeadModel": (5, 24),
+    "MoshiForCausalLM": (5, 24),
+    "OpenAIGPTLMHeadModel": (5, 24),
+    # With pictures, rows of one batch differ from the prompts alone even without pads.
+    "Idefics2ForConditionalGeneration": (5, 24),
+    "Idefics3ForConditionalGeneration": (5, 24),
+    # A prompt of one token alone is taken for a step of decoding, so no batch gets what it gets.
+    "FalconMambaForCausalLM": (5, 24),
+    "Glm4vForConditionalGeneration": (5, 24),
+    "Glm4vMoeForConditionalGeneration": (5, 24),
+    "Lfm2ForCausalLM": (5, 24),
+    "Lfm2MoeForCausalLM": (5, 24),
+    "MambaForCausalLM": (5, 24),
+    "Qwen2_5OmniThinkerForConditionalGeneration": (5, 24),
+    "Qwen3OmniMoeThinkerForConditionalGeneration": (5, 24),
+    "Qwen3VLForConditionalGeneration": (5, 24),
+    "Qwen3VLMoeForConditionalGeneration": (5, 24),
+    # They raise in older releases, with or without pads.
+    "CpmAntForCausalLM": (5, 24),
+    "Zamba2ForCausalLM": (5, 24),
+}
+
+# Those of them that were exact in the first releases: up to this one, not included.
+EXACT_BEFORE: Mapping[str, tuple[int, int]] = {
+    "Gemma2ForCausalLM": (4, 47),
+    "Idefics2ForConditionalGeneration": (4, 52),
+    "Idefics3ForConditionalGeneration": (4, 52),
+    "MoshiForCausalLM": (4, 52),
+}
+
+# Classes whose sliding window counts pads once it is full, up to a release.
+WINDOW_COUNTS_PADS_BEFORE: Mapping[str, tuple[int, int]] = {"Gemma2ForCausalLM": (4, 47)}
+
+# The last names of tables of learned or computed positions.
+POSITION_TABLES = (
+    "embed_positions",
+    "pos_embed",
+    "position_embedding",
+    "position_embeddings",
+    "positions_embed",
+    "wpe",
+)
