@@ -22,6 +22,7 @@ from .errors import (
     UnsupportedVersionError,
 )
 from .patch import activate_from_environment, install, is_installed, suppressed, uninstall
+from .registry import register_architecture, register_prompt_tensor
 from .settings import Settings, override
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ __all__ = [
     "install",
     "is_installed",
     "override",
+    "register_architecture",
+    "register_prompt_tensor",
     "suppressed",
     "uninstall",
     "verify",

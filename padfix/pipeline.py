@@ -27,6 +27,7 @@ from .settings import Settings, override
 from .strategies import STRATEGIES, Strategy, choose
 from .strategies.job import Job
 from .strategies.left_pad import changes_nothing
+from .strategies.probe import probed
 
 __all__ = [
     "Found",
@@ -62,7 +63,7 @@ def run(
         return original(model, *args, **kwargs)
     notices.tally("padded")
     try:
-        repair = decide(call, found, settings)
+        repair = decide(call, found, settings, original)
     except PadfixError as error:
         notices.tell(error)
         raise
@@ -143,8 +144,10 @@ def inferred_padding(call: GenerateCall, config: GenerationConfig) -> Padding | 
     return from_ids(call.ids, pad_id, (pad_id,) if call.is_decoder_prompt else compat.eos_ids(config))
 
 
-def decide(call: GenerateCall, found: Found, settings: Settings) -> Repair | None:
+def decide(call: GenerateCall, found: Found, settings: Settings, original: Callable[..., Any]) -> Repair | None:
     """How to make the call right; None to leave it as it is, after having said so where it will be wrong.
+
+    A model that stands in no table is tried out with `original` first.
 
     Raises:
         PadfixError: In strict mode, for whatever fix mode would repair by moving columns or would leave as it is.
@@ -166,6 +169,8 @@ def decide(call: GenerateCall, found: Found, settings: Settings) -> Repair | Non
         return None
     traits = traits_of(call.model)
     repair = choose_repair(call, found, traits, settings)
+    if not traits.known and settings.mode != "warn":
+        repair = choose_repair(call, found, _tried_out(traits, repair, original), settings)
     nothing_to_do = not repair.needed and not repair.obstacles
     if padding.empty and (nothing_to_do or settings.mode != "warn"):  # warn has one report a call site
         _say(wording.empty(prompt, padding), settings)
@@ -192,7 +197,6 @@ def decide(call: GenerateCall, found: Found, settings: Settings) -> Repair | Non
                 f"{wording.guessed(where, each)}: what exceeds the shortest run was taken for padding. Pass the "
                 "tokenizer's mask to be sure and to silence this."
             )
-    _warn_of_unknown(call, traits)
     apart = repair.strategy is STRATEGIES["equal_length"]
     if apart or not repair.job.plan.is_identity or repair.job.reads_history or found.negative is not None:
         notices.info_once(f"{padded} Repaired.", notices.call_site())
@@ -251,6 +255,13 @@ def attempt(call: GenerateCall, found: Found, traits: Traits, settings: Settings
     return Repair(job, STRATEGIES.get(name or ""), tuple(obstacles), needed)
 
 
+def _tried_out(traits: Traits, repair: Repair, original: Callable[..., Any]) -> Traits:
+    """The traits of a model that stands in no table, after a trial run where the model would see pads."""
+    if repair.strategy is STRATEGIES["left_pad"] and repair.job.plan.pads_remain and not repair.obstacles:
+        return probed(traits, repair.job, original)
+    return replace(traits, one_at_a_time=True)
+
+
 def _raise_if_misplaced(where: wording.Where, padding: Padding) -> None:
     """Raises for a batch that transformers would continue after its pads."""
     if padding.guessed:
@@ -277,12 +288,3 @@ def _say(message: str, settings: Settings) -> None:
         notices.warn_once(message, notices.call_site())
     else:
         notices.warn(message)
-
-
-def _warn_of_unknown(call: GenerateCall, traits: Traits) -> None:
-    if not traits.known:
-        notices.warn_once(
-            f"{traits.name} is no class of transformers: padfix takes it that left padding is exact for it. Compare a "
-            "padded batch with its prompts alone once.",
-            type(call.model),
-        )

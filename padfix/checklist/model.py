@@ -57,8 +57,8 @@ def strategy(subject: Subject) -> Iterator[Seen]:
         else:
             yield "ok", f"left_pad: {traits.name} is exact at any length.", ""
         if not traits.known:
-            seen = f"{traits.name} is no class of transformers: padfix takes it that left padding is exact for it."
-            yield "note", seen, "Compare a padded batch with its prompts alone once."
+            seen = f"{traits.name} stands in no table: the first padded batch sets off a short trial run."
+            yield "note", seen, "Nothing, or say it for good: padfix.register_architecture."
 
 
 def end_of_replies(subject: Subject) -> Iterator[Seen]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["PARAMETERS", "SEQUENCE_AXES", "Axes", "GenerateCall", "bind"]
+from ..registry import PROMPT_TENSORS, Axes
+
+__all__ = ["PARAMETERS", "SEQUENCE_AXES", "GenerateCall", "bind"]
 
 # The parameters of GenerationMixin.generate that may be passed by position in every release from 4.46 to 5.24; some
 # have one or two more behind these: compat.positional_parameters.
@@ -25,14 +27,6 @@ PARAMETERS = (
     "negative_prompt_ids",
     "negative_prompt_attention_mask",
 )
-
-
-class Axes(NamedTuple):
-    """Where a tensor has its rows and its prompt columns, and what stands in the cells of pads."""
-
-    batch: int = 0
-    prompt: int = 1
-    fill: int = 0
 
 
 # The arguments that move with the tokens. `input_ids` and `attention_mask` are moved by name: see left_pad.
@@ -104,7 +98,7 @@ class GenerateCall:
     @property
     def sequence_axes(self) -> Mapping[str, Axes]:
         """The arguments beside ids and mask that have the prompt axis, and where."""
-        return DECODER_AXES if self.is_decoder_prompt else SEQUENCE_AXES
+        return {**(DECODER_AXES if self.is_decoder_prompt else SEQUENCE_AXES), **PROMPT_TENSORS}
 
     def rows_axis(self, name: str) -> int | None:
         """The axis on which a tensor among the arguments has a row for each prompt; None where it has none."""

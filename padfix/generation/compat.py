@@ -32,6 +32,7 @@ __all__ = [
     "positions_advance",
     "repetition_penalty_skips_pads",
     "resolved_config",
+    "several_ranks",
     "steps_together",
     "vocabulary_size",
     "wants_fixed_shapes",
@@ -104,9 +105,13 @@ def steps_together(call: GenerateCall) -> bool:
     asked = call.get("synced_gpus")
     if asked is not None:
         return bool(asked)
+    return several_ranks() and (is_deepspeed_zero3_enabled() or is_fsdp_managed_module(call.model))
+
+
+def several_ranks() -> bool:
+    """Whether this process is one of several that compute together."""
     distributed = torch.distributed
-    several = distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
-    return several and (is_deepspeed_zero3_enabled() or is_fsdp_managed_module(call.model))
+    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
 
 
 def wants_fixed_shapes(call: GenerateCall, config: GenerationConfig) -> bool:

@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import GenerationConfig
 
 from ..layout.plan import LayoutPlan
+from ..registry import Axes
 from . import compat
 from .call import GenerateCall
 from .compat import CACHE_NAMES, encoder_penalty_reaches_every_row, repetition_penalty_skips_pads
@@ -256,12 +257,21 @@ def misfits(call: GenerateCall) -> Iterator[str]:
         if name in call.sequence_axes:
             axes = call.sequence_axes[name]
             sizes = tuple(value.shape) if isinstance(value, Tensor) else ()
-            fits = len(sizes) >= 2 and sizes[axes.prompt] == call.width and sizes[axes.batch] in (1, call.batch)
+            fits = _fit(sizes, axes, call)
             if not fits:
                 seen = f"of shape {sizes}" if sizes else f"of type {type(value).__name__}"
                 yield f"{name}= {seen}, where the prompt has shape {shape}"
         elif isinstance(value, Tensor) and name not in NOT_ALIGNED and _looks_aligned(value, shape):
-            yield f"{name}= of shape {tuple(value.shape)} (it looks as if its columns were the prompt's)"
+            yield (
+                f"{name}= of shape {tuple(value.shape)} (it looks as if its columns were the prompt's: "
+                "padfix.register_prompt_tensor says where they are)"
+            )
+
+
+def _fit(sizes: tuple[int, ...], axes: Axes, call: GenerateCall) -> bool:
+    """Whether a tensor of these sizes has the rows (or one for all) and columns of the prompt where its axes say."""
+    least = max(2, *(axis + 1 if axis >= 0 else -axis for axis in (axes.batch, axes.prompt)))
+    return len(sizes) >= least and sizes[axes.prompt] == call.width and sizes[axes.batch] in (1, call.batch)
 
 
 def _looks_aligned(value: Tensor, shape: tuple[int, int]) -> bool:

@@ -12,6 +12,8 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from ..registry import registered
+from ..releases import NEWEST_TESTED
 from .compat import installed
 from .exceptions import (
     COLUMNS_COUNTED,
@@ -23,7 +25,7 @@ from .exceptions import (
     WINDOW_COUNTS_PADS_BEFORE,
 )
 
-__all__ = ["Traits", "has_position_table", "traits_of"]
+__all__ = ["Traits", "has_position_table", "is_known", "traits_of"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Traits:
         one_at_a_time: Whether rows that run apart from others have to run one at a time: where they change one another,
             and where this release is not exact for the class, for whatever reason.
         masks_one_row: Whether pads are masked in a batch of one row as well.
-        known: Whether the class or one that it derives from is the library's own, rather than remote code.
+        known: Whether the class was measured or registered; else a trial run has to tell (strategies/probe.py).
     """
 
     name: str
@@ -60,15 +62,19 @@ _single_rows: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 def traits_of(model: Any) -> Traits:
     """The traits of a model, by its class, release, forward, modules and configuration; the strictest rule counts.
 
-    A PEFT or compiled model is what the model beneath it is.
+    A PEFT or compiled model is what the model beneath it is. What was registered for a class counts before all of that.
     """
     model = getattr(model, "_orig_mod", model)  # torch.compile
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     rules = list(_limits(base))
-    if _has_prompt_learning(model):
-        rules.append((0, "PEFT puts its virtual tokens before the pads, away from the prompt"))
     names = [one.__name__ for one in type(base).__mro__]
     mixes_rows = any(name in MIXES_ROWS for name in names)
+    told = registered(type(base))
+    if told is not None:
+        rules = [] if told.left_padding_exact else [(0, told.reason or "registered as not exact left-padded")]
+        mixes_rows = told.mixes_rows
+    if _has_prompt_learning(model):
+        rules.append((0, "PEFT puts its virtual tokens before the pads, away from the prompt"))
     limit, reason = min(rules, key=lambda rule: rule[0], default=(math.inf, ""))
     return Traits(
         name=type(base).__name__,
@@ -76,9 +82,29 @@ def traits_of(model: Any) -> Traits:
         exact_up_to=limit,
         reason=reason,
         mixes_rows=mixes_rows,
-        one_at_a_time=mixes_rows or any(map(_is_early, names)),
+        one_at_a_time=mixes_rows or (told is None and any(map(_is_early, names))),
         masks_one_row=_masks_one_row(base),
-        known=any(one.__module__.startswith("transformers.models.") for one in type(base).__mro__),
+        known=told is not None or is_known(type(base)),
+    )
+
+
+def is_known(model_class: type) -> bool:
+    """Whether a class is one that was measured: the library's own, in a release that was tested.
+
+    A class that derives from one and overrides nothing of it, its initialisation included, is what that one is: FSDP
+    and others make such classes as they go.
+    """
+    if installed() > NEWEST_TESTED:
+        return False
+    mro = model_class.__mro__
+    first = next((at for at, one in enumerate(mro) if one.__module__.startswith("transformers.models.")), None)
+    if first is None:
+        return False
+    of_every_module = {*dir(torch.nn.Module)} - {"__init__", "forward"}
+    return not any(
+        hasattr(mro[first], name) and value is not getattr(mro[first], name) and name not in of_every_module
+        for one in mro[:first]
+        for name, value in vars(one).items()
     )
 
 

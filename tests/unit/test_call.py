@@ -10,8 +10,9 @@ import pytest
 import torch
 from transformers.generation.utils import GenerationMixin
 
-from padfix.generation.call import PARAMETERS, SEQUENCE_AXES, Axes, GenerateCall, bind
+from padfix.generation.call import PARAMETERS, SEQUENCE_AXES, GenerateCall, bind
 from padfix.generation.compat import CACHE_NAMES
+from padfix.registry import Axes
 
 IDS = torch.tensor([[5, 6, 7], [8, 9, 0]])
 MASK = torch.tensor([[1, 1, 1], [1, 1, 0]])

@@ -505,7 +505,7 @@ def test_class_of_remote_code_is_noted(llama: Any) -> None:
     exact, unknown = findings("strategy", Remote(llama.config))
     assert exact.level == "ok"
     assert unknown.level == "note"
-    assert unknown.seen.startswith("Remote is no class of transformers")
+    assert unknown.seen.startswith("Remote stands in no table")
     assert len(findings("strategy", llama)) == 1
 
 
