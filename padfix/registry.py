@@ -73,7 +73,7 @@ def register_architecture(
     Raises:
         SettingsError: `architecture` is neither a class nor a name.
 
-    >>> padfix.register_architecture("MyRecurrentForCausalLM", left_padding_exact=False, reason="its state runs on")
+    >>> register_architecture("MyRecurrentForCausalLM", left_padding_exact=False, reason="its state runs on")
     """
     if not isinstance(architecture, (type, str)) or not architecture:
         raise SettingsError(f"register_architecture takes a class or its name, not {architecture!r}.")
@@ -92,7 +92,7 @@ def register_prompt_tensor(name: str, batch_axis: int = 0, prompt_axis: int = 1,
     Raises:
         SettingsError: `name` is no keyword or one that padfix moves by rules of its own, or the axes are none.
 
-    >>> padfix.register_prompt_tensor("segment_ids")
+    >>> register_prompt_tensor("segment_ids")
     """
     if not isinstance(name, str) or not name.isidentifier():
         raise SettingsError(f"register_prompt_tensor takes the name of a keyword, not {name!r}.")

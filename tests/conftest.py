@@ -15,7 +15,7 @@ import torch  # noqa: E402
 import transformers  # noqa: E402
 
 import padfix  # noqa: E402
-from padfix import notices  # noqa: E402
+from padfix import notices, registry  # noqa: E402
 
 # The modules beside the tests that hold asserts, before any test imports them.
 pytest.register_assert_rewrite(
@@ -43,11 +43,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def as_after_import() -> Iterator[None]:
-    """Nothing installed, nothing said yet; the same again after the test."""
+    """Nothing installed, nothing registered, nothing said yet; the same again after the test."""
     padfix.uninstall()
     notices.forget()
     yield
     padfix.uninstall()
+    registry.ARCHITECTURES.clear()
+    registry.PROMPT_TENSORS.clear()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A trial run of a model that stands in no table: does it give a left-padded row what the row gets alone?"""
+"""A trial run of a model that stands in no table, to see whether left padding is exact for it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TOLERANCE, NARROW = 1e-4, 8.0
 
 
 @dataclass(frozen=True)
-class Verdict:
+class _Verdict:
     """What came of a trial run.
 
     Attributes:
@@ -56,7 +56,7 @@ class Verdict:
     attention: Any
 
 
-_verdicts: WeakKeyDictionary[Any, Verdict] = WeakKeyDictionary()
+_verdicts: WeakKeyDictionary[Any, _Verdict] = WeakKeyDictionary()
 _lock = threading.RLock()  # a trial run may call generate within
 
 
@@ -85,7 +85,7 @@ def probed(traits: Traits, job: Job, original: Callable[..., Any]) -> Traits:
                     type(model),
                 )
                 return traits
-            verdict = _verdicts[model] = Verdict(seen, job.plan.model_width, attention)
+            verdict = _verdicts[model] = _Verdict(seen, job.plan.model_width, attention)
             found = "exact" if seen else "not exact: its rows run one at a time"
             info_once(f"{name} stands in no table of padfix; in a trial run left padding was {found}.", type(model))
     if verdict.exact:

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 import padfix
+from padfix import registry
 from padfix.loading import embedded
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCKS = {
-    name: re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(), re.S) for name in ("policy.md", "verify.md")
+    name: re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(), re.S)
+    for name in ("limits.md", "policy.md", "verify.md")
 }
 
 
@@ -24,7 +26,7 @@ def names() -> dict[str, Any]:
 
 
 def run(page: str, names: dict[str, Any]) -> dict[str, Any]:
-    assert len(BLOCKS[page]) == 2
+    assert len(BLOCKS[page]) == {"limits.md": 1, "policy.md": 2, "verify.md": 2}[page]
     for block in BLOCKS[page]:
         exec(compile(block, page, "exec"), names)
     return names
@@ -40,6 +42,12 @@ def test_verify_page(names: dict[str, Any]) -> None:
     ran = run("verify.md", names)
     assert ran["report"].rows[0].verdict == "equal"
     assert [finding.check for finding in ran["diagnosis"].problems] == ["padding side"]
+
+
+def test_limits_page(names: dict[str, Any]) -> None:
+    run("limits.md", names)
+    assert not registry.ARCHITECTURES["MyRecurrentForCausalLM"].left_padding_exact
+    assert registry.PROMPT_TENSORS["segment_ids"] == (0, 1, 0)
 
 
 def test_guards_page(names: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -66,9 +66,12 @@ class Overrun(Exact):
 class Remembers(Exact):
     """Keeps things on its modules from one forward for the next, and draws at random."""
 
+    log: Any
+    seen: int
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         torch.rand(1)
-        self.seen = getattr(self, "seen", 0) + 1
+        self.seen += 1
         self.log.append(self.seen)
         self.model.layers[0].kept = torch.ones(1)
         self.counter = torch.zeros(1)
@@ -90,13 +93,6 @@ def made(model_class: type, **attributes: Any) -> Any:
 @pytest.fixture(autouse=True)
 def _fix() -> None:
     padfix.install(mode="fix")
-
-
-@pytest.fixture(autouse=True)
-def _nothing_stays_registered() -> Iterator[None]:
-    yield
-    registry.ARCHITECTURES.clear()
-    registry.PROMPT_TENSORS.clear()
 
 
 def forwards(model: Any, batch: Mapping[str, Tensor]) -> int:
@@ -363,7 +359,14 @@ def test_what_is_registered_wins_over_the_tables() -> None:
 class Segments(Exact):
     """Adds an embedding of segments, which come as a tensor with one label a token."""
 
-    def forward(self, input_ids: Any = None, segments: Any = None, attention_mask: Any = None, **kwargs: Any) -> Any:
+    def forward(
+        self,
+        input_ids: Any = None,
+        segments: Any = None,
+        attention_mask: Any = None,
+        inputs_embeds: Any = None,
+        **kwargs: Any,
+    ) -> Any:
         embeds = self.get_input_embeddings()(input_ids)
         if segments is not None and input_ids.shape[1] > 1:
             labels = segments.T if segments.shape[0] != input_ids.shape[0] else segments

@@ -225,6 +225,7 @@ class Extended(transformers.LlamaForCausalLM):
 def _extended() -> Any:
     model = build("llama")
     model.__class__ = Extended
+    padfix.register_architecture(Extended, left_padding_exact=True)
     return model
 
 
@@ -304,13 +305,13 @@ REFUSALS: Mapping[str, Refusal] = {
         model=_extended,
     ),
     "an unknown keyword that looks aligned": Refusal(
-        r"colour_ids= of shape \(3, 7\) \(it looks as if its columns were the prompt's\)",
+        r"colour_ids= of shape \(3, 7\) \(it looks as if its columns were the prompt's",
         lambda: {"colour_ids": torch.ones(3, 7, dtype=torch.long)},
         left=False,
         model=_extended,
     ),
     "an unknown bool keyword of more axes": Refusal(
-        r"colour_ids= of shape \(3, 7, 2\) \(it looks as if its columns were the prompt's\)",
+        r"colour_ids= of shape \(3, 7, 2\) \(it looks as if its columns were the prompt's",
         lambda: {"colour_ids": torch.ones(3, 7, 2, dtype=torch.bool)},
         left=False,
         model=_extended,

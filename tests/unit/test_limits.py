@@ -26,6 +26,8 @@ EMBEDS = torch.zeros(3, 4, 8)
 
 CONFIGS = {False: SimpleNamespace(is_encoder_decoder=False), True: SimpleNamespace(is_encoder_decoder=True)}
 
+LOOKS_ALIGNED = "(it looks as if its columns were the prompt's: padfix.register_prompt_tensor says where they are)"
+
 
 def call(encoder_decoder: bool = False, /, **arguments: Any) -> GenerateCall:
     """A call with the ids and the mask unless `arguments` say otherwise; None leaves an argument out."""
@@ -164,9 +166,7 @@ def test_unmoved_columns_are_bound_by_what_does_not_fit_and_by_nothing_else() ->
     tensor = torch.zeros(3, 4, dtype=torch.long)
     fits = call(cache_position=torch.arange(4), use_mtp=True, assistant_model=object(), streamer=print)
     assert list(limits.identity_bound(fits)) == []
-    assert list(limits.identity_bound(call(bbox=tensor))) == [
-        "bbox= of shape (3, 4) (it looks as if its columns were the prompt's)"
-    ]
+    assert list(limits.identity_bound(call(bbox=tensor))) == [f"bbox= of shape (3, 4) {LOOKS_ALIGNED}"]
     assert list(limits.identity_bound(call(True, streamer=print))) == [
         "decoder_input_ids= (the prompt of an encoder-decoder model)"
     ]
@@ -290,9 +290,7 @@ def test_prompt_tensor_that_is_no_tensor_is_named() -> None:
 @pytest.mark.parametrize("dtype", [torch.long, torch.int32, torch.bool], ids=str)
 @pytest.mark.parametrize("shape", [(3, 4), (3, 4, 2)])
 def test_unknown_tensor_whose_columns_may_be_the_prompts_is_named(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
-    assert layout_bound(bbox=torch.zeros(shape, dtype=dtype)) == [
-        f"bbox= of shape {shape} (it looks as if its columns were the prompt's)"
-    ]
+    assert layout_bound(bbox=torch.zeros(shape, dtype=dtype)) == [f"bbox= of shape {shape} {LOOKS_ALIGNED}"]
 
 
 @pytest.mark.parametrize(

@@ -253,7 +253,7 @@ def test_importing_padfix_runs_the_standard_library_alone() -> None:
         targets = {one.target for one in BY_NAME[name].imports if one.at_start}
         waiting += [one for one in targets if one in NAMES]
         packages |= {one.split(".")[0] for one in targets}
-    expected = {"errors", "layers", "notices", "patch", "releases", "settings", "wrapped"}
+    expected = {"errors", "layers", "notices", "patch", "registry", "releases", "settings", "wrapped"}
     assert reached == {"padfix"} | {f"padfix.{name}" for name in expected}
     assert packages <= {"padfix", *sys.stdlib_module_names}
 
