@@ -11,7 +11,7 @@ import pytest
 import torch
 from oracle import ROWS, alone, build, check, compare, embedded, left_padded, right_padded, together
 from torch import Tensor
-from transformers import LlamaForCausalLM
+from transformers import BartForConditionalGeneration, LlamaForCausalLM
 
 import padfix
 from padfix import registry
@@ -230,9 +230,10 @@ def test_training_mode_is_not_tried() -> None:
         together(model, right_padded(ROWS))
 
 
-def test_arguments_of_the_call_are_not_those_of_the_trial() -> None:
-    """Sampling, beams, processors and lengths of the caller's neither disturb it nor see it."""
-    model, steps = made(ColumnsCounted), []
+@pytest.mark.parametrize(("model_class", "calls"), [(Exact, 1), (ColumnsCounted, len(ROWS))])
+def test_arguments_of_the_call_are_not_those_of_the_trial(model_class: type, calls: int) -> None:
+    """Beams, processors and lengths of the caller's neither disturb it nor see it."""
+    model, steps = made(model_class), []
 
     def processor(ids: Tensor, scores: Tensor) -> Tensor:
         steps.append(ids.shape)
@@ -249,7 +250,24 @@ def test_arguments_of_the_call_are_not_those_of_the_trial() -> None:
         max_length=len(ROWS[0]) + 6,
     )
     compare(replies, expected)
-    assert len(steps) == 6 * len(ROWS)
+    assert len(steps) == 6 * calls
+
+
+class OwnBart(BartForConditionalGeneration):
+    """A class of the user's own, of which nobody knows whether rows of one batch change one another."""
+
+    forwards = 0
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        type(self).forwards += 1
+        return super().forward(*args, **kwargs)
+
+
+def test_decoder_prompts_run_one_at_a_time() -> None:
+    model, rows = build("bart"), [*ROWS, ROWS[0][::-1]]
+    model.__class__ = OwnBart
+    batch = {f"decoder_{name}": value for name, value in right_padded(rows).items()}
+    assert forwards(model, batch | {"input_ids": torch.tensor([[5, 6, 7]] * 4)}) == 6 * len(rows)
 
 
 @pytest.mark.parametrize("model_class", [Exact, MaskIgnored])
