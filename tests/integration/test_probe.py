@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from oracle import ROWS, alone, build, check, compare, embedded, left_padded, right_padded, together
+from oracle import BOS, ROWS, alone, build, check, compare, embedded, left_padded, right_padded, together
 from torch import Tensor
 from transformers import BartForConditionalGeneration, LlamaForCausalLM
 
@@ -264,7 +264,7 @@ class OwnBart(BartForConditionalGeneration):
 
 
 def test_decoder_prompts_run_one_at_a_time() -> None:
-    model, rows = build("bart"), [*ROWS, ROWS[0][::-1]]
+    model, rows = build("bart"), [[BOS, *row] for row in (*ROWS, ROWS[0][::-1])]
     model.__class__ = OwnBart
     batch = {f"decoder_{name}": value for name, value in right_padded(rows).items()}
     assert forwards(model, batch | {"input_ids": torch.tensor([[5, 6, 7]] * 4)}) == 6 * len(rows)
