@@ -12,16 +12,15 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-from transformers import GenerationConfig
-
 from . import notices, wording
 from .errors import AmbiguousPaddingError, PadfixError, RightPaddingError, SettingsError, UnsupportedCallError
 from .generation import compat, lengths, limits
+from .generation.cache import cache_bound
 from .generation.call import GenerateCall, bind
-from .generation.guidance import negative_padding, negative_prompt
+from .generation.compat import CACHE_NAMES
+from .generation.pads import Found, detect
 from .generation.traits import Traits, traits_of
-from .layout.detect import Padding, from_ids, from_mask
+from .layout.detect import Padding
 from .layout.plan import LayoutPlan
 from .settings import Settings, override
 from .strategies import STRATEGIES, Strategy, choose
@@ -30,14 +29,10 @@ from .strategies.left_pad import changes_nothing
 from .strategies.probe import probed
 
 __all__ = [
-    "Found",
     "Repair",
     "attempt",
     "choose_repair",
     "decide",
-    "detect",
-    "inferred_padding",
-    "masked_padding",
     "run",
 ]
 
@@ -77,21 +72,6 @@ def run(
 
 
 @dataclass(frozen=True)
-class Found:
-    """A padded call.
-
-    Attributes:
-        padding: Where the pads of the prompt are; nowhere, where only the negative prompt has some.
-        config: The generation config that the call will run with.
-        negative: Where the pads of the negative prompt are; None where there are none.
-    """
-
-    padding: Padding
-    config: GenerationConfig
-    negative: Padding | None = None
-
-
-@dataclass(frozen=True)
 class Repair:
     """How a call can be made right.
 
@@ -106,42 +86,6 @@ class Repair:
     strategy: Strategy | None
     obstacles: tuple[str, ...]
     needed: bool
-
-
-def detect(call: GenerateCall) -> Found | None:
-    """The pads of the call, or None where there are none, or where transformers refuses the arguments anyway.
-
-    A given mask always wins over ids. Of encoder-decoder models the decoder's prompt is meant.
-    """
-    padding, negative = masked_padding(call), negative_prompt(call)
-    infers = call.mask is None and call.ids is not None and call.ids.ndim == 2
-    if padding is None and negative is None and not infers:
-        return None  # without resolving the config, which copies it
-    config = compat.resolved_config(call)
-    if config is None:
-        return None
-    if infers:
-        padding = inferred_padding(call, config)
-    beside = None if negative is None else negative_padding(call, *negative, config)
-    if padding is None and beside is None:
-        return None
-    full = Padding(torch.ones(call.batch, call.width, dtype=torch.bool), "given")
-    return Found(padding or full, config, beside)
-
-
-def masked_padding(call: GenerateCall) -> Padding | None:
-    """The padding that the mask of the prompt describes, if there is one that can be read."""
-    mask = call.mask
-    return from_mask(mask) if mask is not None and mask.ndim == 2 and mask.numel() else None
-
-
-def inferred_padding(call: GenerateCall, config: GenerationConfig) -> Padding | None:
-    """The padding to read from the ids of a prompt without a mask."""
-    pad_id = compat.pad_id(config)
-    if call.ids is None or pad_id is None:
-        return None
-    # A decoder's prompt may start with the pad id, and transformers infers no mask for it.
-    return from_ids(call.ids, pad_id, (pad_id,) if call.is_decoder_prompt else compat.eos_ids(config))
 
 
 def decide(call: GenerateCall, found: Found, settings: Settings, original: Callable[..., Any]) -> Repair | None:
@@ -164,11 +108,13 @@ def decide(call: GenerateCall, found: Found, settings: Settings, original: Calla
     if settings.mode == "strict":
         for where, each in prompts:
             _raise_if_misplaced(where, each)
-    if len(padding.empty) == len(padding.real):
+    if len(padding.empty) == len(padding.real) and not _goes_on(found):
         _say(wording.empty(prompt, padding), settings)
         return None
     traits = traits_of(call.model)
     repair = choose_repair(call, found, traits, settings)
+    call, found, repair = _without_cache(call, found, repair, traits, settings)
+    padding = found.padding
     if not traits.known and settings.mode != "warn":
         repair = choose_repair(call, found, _tried_out(traits, repair, original), settings)
     nothing_to_do = not repair.needed and not repair.obstacles
@@ -225,6 +171,29 @@ def choose_repair(call: GenerateCall, found: Found, traits: Traits, settings: Se
     return repairs[-1] if call.is_decoder_prompt else first
 
 
+def _goes_on(found: Found) -> bool:
+    """Whether the call goes on from cached columns."""
+    return found.cache is not None and found.cache.columns > 0
+
+
+def _without_cache(
+    call: GenerateCall, found: Found, repair: Repair, traits: Traits, settings: Settings
+) -> tuple[GenerateCall, Found, Repair]:
+    """The call and its repair without the cache, where that is exact and with it none is."""
+    if not repair.obstacles or found.cache is None or not found.cache.whole:
+        return call, found, repair
+    anew = call.without(*CACHE_NAMES)
+    again = detect(anew)
+    if again is None:
+        return call, found, repair
+    other = choose_repair(anew, again, traits, settings)
+    if other.obstacles:
+        return call, found, repair
+    if settings.mode != "warn":
+        notices.info_once(f"The prompt runs anew, without {'; '.join(repair.obstacles)}.", notices.call_site())
+    return anew, again, other
+
+
 def attempt(call: GenerateCall, found: Found, traits: Traits, settings: Settings, *, trim: bool) -> Repair:
     """The repair with or without columns that are pads in every row, and what stands in its way."""
     padding, config = found.padding, found.config
@@ -232,7 +201,7 @@ def attempt(call: GenerateCall, found: Found, traits: Traits, settings: Settings
     guessed = bool(padding.guessed) or (padding.source == "inferred" and call.get(call.embeds_name) is not None)
     pad_aware = settings.decoding == "pad_aware"
     negative_width = 0 if found.negative is None else found.negative.real.shape[1]
-    plan = LayoutPlan.from_mask(padding.real, trim=trim)
+    plan = LayoutPlan.from_mask(padding.real, trim=trim, cached=padding.cached)
     new_tokens = lengths.new_tokens(call, config)
     name, reason = choose(settings.strategy, traits, plan, new_tokens, negative_width=negative_width)
     obstacles = [reason] if name is None else []
@@ -250,7 +219,9 @@ def attempt(call: GenerateCall, found: Found, traits: Traits, settings: Settings
         obstacles += limits.layout_bound(call, config, pads_remain=plan.pads_remain)
     elif rewrite:
         obstacles += limits.identity_bound(call)
-    job = Job(call, config, plan, rewrite=rewrite, pad_aware=pad_aware, reads_history=reads)
+    if found.cache is not None:
+        obstacles += cache_bound(call, found.cache, plan, found.past, new_tokens)
+    job = Job(call, config, plan, rewrite, pad_aware=pad_aware, reads_history=reads, cache=found.cache, past=found.past)
     needed = rewrite or bool(reads) or (pad_aware and found.negative is not None)
     return Repair(job, STRATEGIES.get(name or ""), tuple(obstacles), needed)
 

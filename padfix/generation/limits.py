@@ -16,6 +16,7 @@ from transformers import GenerationConfig
 from ..layout.plan import LayoutPlan
 from ..registry import Axes
 from . import compat
+from .cache import passed_cache
 from .call import GenerateCall
 from .compat import CACHE_NAMES, encoder_penalty_reaches_every_row, repetition_penalty_skips_pads
 from .decoding import passed_by_caller
@@ -138,9 +139,9 @@ def layout_bound(
     for name in (*OTHER_LOOPS, *(ONE_PROMPT_LOOPS if pads_remain else ())):
         if call.get(name) or getattr(config, name, None):
             yield f"{name}= (another decoding loop)"
-    for name in CACHE_NAMES:
+    for name in CACHE_NAMES if apart else ():
         if call.get(name) is not None:
-            yield f"{name}= (a cache in a layout of its own)"
+            yield f"{name}= (rows that run apart cannot share a cache)"
     if config.cache_implementation == "paged":
         yield 'cache_implementation="paged" (it feeds pads as tokens)'
     if config.return_dict_in_generate:
@@ -226,13 +227,17 @@ def _package(function: Any) -> str:
 def unreadable_mask(call: GenerateCall) -> str | None:
     """Why a mask with zeros does not say which tokens are real, if it does not.
 
-    Beside a cache the mask may be wider than the new tokens.
+    Beside a cache it may cover the cached columns, which the prompt does not bring.
     """
-    mask, shape = call.mask, (call.batch, call.width)
+    mask, shape, cache = call.mask, (call.batch, call.width), passed_cache(call)
     if mask is None:
         return None
-    cached = any(call.get(name) is not None for name in CACHE_NAMES)
-    if mask.shape[0] != call.batch or mask.shape[1] < call.width or (mask.shape[1] > call.width and not cached):
+    columns = 0 if cache is None else cache.columns
+    if columns >= call.width == mask.shape[1]:
+        seen = f"where the cache holds {columns} columns and the prompt has shape {shape}"
+        return f"{call.mask_name}= of shape {tuple(mask.shape)}, {seen}"
+    widths = (call.width, columns + call.width)
+    if mask.shape[0] != call.batch or mask.shape[1] not in widths:
         return f"{call.mask_name}= of shape {tuple(mask.shape)}, where the prompt has shape {shape}"
     if not bool(((mask == 0) | (mask == 1)).all()):
         return f"{call.mask_name}= of shape {tuple(mask.shape)} with values other than 0 and 1"
@@ -243,7 +248,7 @@ def misfits(call: GenerateCall) -> Iterator[str]:
     """Tensors that should move with the tokens and cannot, or that look as if they should."""
     shape = (call.batch, call.width)
     mask, ids = call.mask, call.ids
-    if mask is not None and tuple(mask.shape) != shape:
+    if mask is not None and tuple(mask.shape) != shape and unreadable_mask(call) is not None:
         yield f"{call.mask_name}= of shape {tuple(mask.shape)}, where the prompt has shape {shape}"
     if ids is not None and ids.ndim > 2:
         yield f"{call.ids_name}= of shape {tuple(ids.shape)} (more than one token a column)"

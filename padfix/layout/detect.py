@@ -22,16 +22,19 @@ class Padding:
         source: `given` by a mask, or `inferred` from the ids.
         guessed: The rows in which ids were taken for pads although they could be content, since the pad id is
             also an EOS id.
+        cached: The number of columns in front that are in a cache already: pads among them are nobody's concern.
     """
 
     real: Tensor
     source: Literal["given", "inferred"]
     guessed: tuple[int, ...] = ()
+    cached: int = 0
 
     @cached_property
     def _rows(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        misplaced = (self.real[:, :-1] & ~self.real[:, 1:]).any(dim=1)
-        empty = ~self.real.any(dim=1)
+        real = self.real[:, self.cached :]
+        misplaced = (real[:, :-1] & ~real[:, 1:]).any(dim=1)
+        empty = ~real.any(dim=1)
         flags = torch.stack((misplaced, empty)).tolist()  # the one host sync
         where = [tuple(row for row, flag in enumerate(one) if flag) for one in flags]
         return where[0], where[1]

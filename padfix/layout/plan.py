@@ -37,19 +37,22 @@ class LayoutPlan:
     in_place: bool
 
     @classmethod
-    def from_mask(cls, mask: Tensor, *, trim: bool = True) -> LayoutPlan:
+    def from_mask(cls, mask: Tensor, *, trim: bool = True, cached: int = 0) -> LayoutPlan:
         """The plan for a mask of shape (batch, width), in which every value but 0 marks a real token.
 
-        At least one column stays, also where no row has a real token. `trim=False` keeps every column. Two host
-        syncs.
+        At least one column stays, also where no row has a real token. `trim=False` keeps every column. The first
+        `cached` columns are in a cache already and stay where they are; those after them move among themselves. Two
+        host syncs.
         """
         real = mask != 0
         width = real.shape[1]
-        lengths = tuple(real.sum(dim=1).tolist())
-        dropped = max(width - max(1, *lengths), 0) if trim and lengths else 0
-        order = torch.argsort(real.to(torch.uint8), dim=1, stable=True)  # False before True, each in its order
-        in_place = bool((order == torch.arange(width, device=order.device)).all())
-        order = order[:, dropped:]
+        new = real[:, cached:]
+        news, lengths = (tuple(row) for row in torch.stack((new.sum(dim=1), real.sum(dim=1))).tolist())
+        dropped = max(width - cached - max(1, *news), 0) if trim and news else 0
+        order = cached + torch.argsort(new.to(torch.uint8), dim=1, stable=True)  # False before True, each in its order
+        columns = torch.arange(width, device=order.device)
+        in_place = bool((order == columns[cached:]).all())
+        order = torch.cat((columns[:cached].expand(len(order), -1), order[:, dropped:]), 1)
         return cls(order, real.gather(1, order), width, dropped, lengths, in_place)
 
     @property

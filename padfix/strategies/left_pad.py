@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig
 
+from ..generation.cache import cache_to_caller
 from ..generation.call import SEQUENCE_AXES, GenerateCall
 from ..generation.callbacks import CallersStreamer, prefix_function
 from ..generation.compat import eos_ids, pad_id, positions_advance, vocabulary_size
@@ -29,8 +30,8 @@ __all__ = [
     "to_caller",
     "to_model",
     "valid_pad_id",
+    "with_caches",
     "with_callers_view",
-    "without_caches",
 ]
 
 
@@ -43,14 +44,18 @@ def run(job: Job, original: Callable[..., Any]) -> Any:
     if not job.rewrite:
         return output
     restored = to_caller(output, job.call, job.config, job.plan)
-    return restored if job.plan.is_identity or isinstance(restored, Tensor) else without_caches(restored)
+    return restored if job.plan.is_identity else with_caches(restored, job)
 
 
 def generated(job: Job, original: Callable[..., Any]) -> Any:
     """What `original` gives for the batch in the model's layout."""
     call, config, plan = job.call, job.config, job.plan
     history = History(plan, call.ids)
-    moved = with_callers_view(to_model(call, config, plan, pad_aware=job.pad_aware), history) if job.rewrite else call
+    moved = (
+        with_callers_view(to_model(call, config, plan, pad_aware=job.pad_aware, past=job.past), history)
+        if job.rewrite
+        else call
+    )
     decoding = Decoding(
         model=call.model,
         history=history,
@@ -99,10 +104,16 @@ def changes_nothing(call: GenerateCall, config: GenerationConfig, plan: LayoutPl
     return every_id_is_valid(call, config)
 
 
-def to_model(call: GenerateCall, config: GenerationConfig, plan: LayoutPlan, *, pad_aware: bool) -> GenerateCall:
-    """The call with its prompt in the model's layout, an explicit mask, and lengths for the model's width."""
+def to_model(
+    call: GenerateCall, config: GenerationConfig, plan: LayoutPlan, *, pad_aware: bool, past: Tensor | None = None
+) -> GenerateCall:
+    """The call with its prompt in the model's layout, an explicit mask, and lengths for the model's width.
+
+    `past` is the mask over the columns that are in a cache already, where the prompt is the new tokens alone.
+    """
     lengths = reduced(call, config, plan.trim, counts_columns=plan.pads_remain and not pad_aware)
-    changes: dict[str, Any] = {call.mask_name: plan.real.long(), **lengths}
+    mask = plan.real if past is None else torch.cat((past, plan.real), 1)
+    changes: dict[str, Any] = {call.mask_name: mask.long(), **lengths}
     pad = valid_pad_id(call, config)
     if call.ids_name is not None:
         changes[call.ids_name] = plan.to_model(call.arguments[call.ids_name], fill=pad)
@@ -117,7 +128,7 @@ def to_model(call: GenerateCall, config: GenerationConfig, plan: LayoutPlan, *, 
     positions = call.get("position_ids")
     if positions is None:
         return call.changed(changes)
-    if _are_redundant(positions, plan):
+    if _are_redundant(positions, plan, past):
         return call.changed(changes).without("position_ids")
     if not positions_advance():
         warn(
@@ -147,15 +158,29 @@ def to_caller(output: Any, call: GenerateCall, config: GenerationConfig, plan: L
     return rebuilt(output, {"sequences": restored})
 
 
-def without_caches(output: Any) -> Any:
-    """An output whose caches, which belong to the model's layout, are left out, with a warning."""
-    caches = cache_fields(output)
-    if caches:
+def with_caches(output: Any, job: Job) -> Any:
+    """An output whose caches are in the caller's layout, as is the cache that the call brought.
+
+    A cache that cannot be moved is left out, with a warning.
+    """
+    before = 0 if job.past is None else job.past.shape[1]
+    real = job.plan.to_caller(job.plan.real, fill=False)
+    mark = real if job.past is None else torch.cat((job.past, real), 1)
+    if isinstance(output, Tensor):
+        if job.cache is not None:
+            cache_to_caller(job.cache.cache, job.plan, before=before, mark=mark)
+        return output
+    moved = {
+        name: cache_to_caller(getattr(output, name), job.plan, before=before, mark=mark)
+        for name in cache_fields(output)
+    }
+    for name in [name for name, cache in moved.items() if cache is None]:
         warn(
-            f"the field {caches[0]} of this output is None: its cache belongs to the left-padded batch that the model "
-            "saw. Pass the whole sequences and their mask to the next call."
+            f"the field {name} of this output is None: its cache belongs to the left-padded batch that the model saw, "
+            f"and a {type(getattr(output, name)).__name__} like this one cannot be moved. Pass the whole sequences and "
+            "their mask to the next call."
         )
-    return rebuilt(output, dict.fromkeys(caches))
+    return rebuilt(output, moved)
 
 
 def _added_columns(sequences: Tensor, call: GenerateCall, plan: LayoutPlan) -> int:
@@ -169,19 +194,21 @@ def _added_columns(sequences: Tensor, call: GenerateCall, plan: LayoutPlan) -> i
     return int(bool(((sequences[:, : plan.model_width] != prompt) & real).any()))
 
 
-def _are_redundant(positions: Tensor, plan: LayoutPlan) -> bool:
+def _are_redundant(positions: Tensor, plan: LayoutPlan, past: Tensor | None = None) -> bool:
     """Whether position_ids of the caller's layout say what the mask says, or merely count the columns."""
     if positions.ndim != 2:
         return False
-    columns = torch.arange(plan.caller_width, device=positions.device)
-    return bool((positions == columns).all()) or _follow_mask(positions, plan)
+    first = 0 if past is None else past.shape[1]
+    columns = torch.arange(first, first + plan.caller_width, device=positions.device)
+    return bool((positions == columns).all()) or _follow_mask(positions, plan, past)
 
 
-def _follow_mask(positions: Tensor, plan: LayoutPlan) -> bool:
-    """Whether the real tokens of each row have the positions 0, 1, 2 ..."""
+def _follow_mask(positions: Tensor, plan: LayoutPlan, past: Tensor | None = None) -> bool:
+    """Whether the real tokens of each row have the positions 0, 1, 2 ..., or go on from those in the cache."""
     moved = plan.to_model(positions)
     real = plan.real.to(positions.device)
-    return bool(((moved == real.long().cumsum(1) - 1) | ~real).all())
+    first = 0 if past is None else past.sum(1, keepdim=True).to(positions.device)
+    return bool(((moved == first + real.long().cumsum(1) - 1) | ~real).all())
 
 
 def valid_pad_id(call: GenerateCall, config: GenerationConfig) -> int:

@@ -18,8 +18,8 @@ from padfix.errors import AmbiguousPaddingError
 from padfix.generation.call import bind
 from padfix.generation.compat import positional_parameters
 from padfix.generation.guidance import needs_axes, negative_prompt, padding_of, without_pads
+from padfix.generation.pads import detect
 from padfix.layout.detect import Padding
-from padfix.pipeline import detect
 
 pytestmark = pytest.mark.filterwarnings("ignore:the field .* of this output is None:padfix.PadfixWarning")
 

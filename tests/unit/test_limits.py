@@ -70,7 +70,6 @@ def test_plain_padded_call_meets_no_obstacle() -> None:
 
 
 LOOP = "another decoding loop"
-CACHE = "a cache in a layout of its own"
 INDICES = "it holds indices into the prompt"
 
 OBSTACLES: list[tuple[str, Any, str]] = [
@@ -80,7 +79,6 @@ OBSTACLES: list[tuple[str, Any, str]] = [
     ("prompt_lookup_num_tokens", 2, LOOP),
     ("token_healing", True, LOOP),
     ("use_mtp", True, LOOP),
-    *((name, object(), CACHE) for name in CACHE_NAMES),
     *((name, torch.zeros(3, dtype=torch.long), INDICES) for name in limits.ABSOLUTE_INDICES),
 ]
 
@@ -91,7 +89,7 @@ def test_argument_that_is_bound_to_the_layout_is_named(name: str, value: Any, wh
 
 
 def test_every_argument_of_the_tables_is_tried() -> None:
-    tables = (limits.ONE_PROMPT_LOOPS, limits.OTHER_LOOPS, CACHE_NAMES, limits.ABSOLUTE_INDICES)
+    tables = (limits.ONE_PROMPT_LOOPS, limits.OTHER_LOOPS, limits.ABSOLUTE_INDICES)
     assert {name for name, _, _ in OBSTACLES} == {name for table in tables for name in table}
 
 
@@ -222,10 +220,17 @@ def test_mask_of_0_and_1_of_any_type_can_be_read(dtype: torch.dtype) -> None:
 def test_mask_has_the_prompts_shape_or_beside_a_cache_is_wider(
     shape: tuple[int, int], beside_a_cache: bool, readable: bool, name: str
 ) -> None:
-    cache = {name: object()} if beside_a_cache else {}
+    cache = {name: ((torch.zeros(3, 2, 2, 4),),)} if beside_a_cache else {}  # of two columns
     seen = limits.unreadable_mask(call(attention_mask=torch.ones(shape), **cache))
     expected = f"attention_mask= of shape {shape}, where the prompt has shape (3, 4)"
     assert seen == (None if readable else expected)
+
+
+def test_mask_over_the_new_tokens_alone_says_nothing_of_the_cached_ones() -> None:
+    cache = ((torch.zeros(3, 2, 5, 4),),)
+    seen = limits.unreadable_mask(call(attention_mask=torch.ones(3, 4), past_key_values=cache))
+    wanted = "where the cache holds 5 columns and the prompt has shape (3, 4)"
+    assert seen == f"attention_mask= of shape (3, 4), {wanted}"
 
 
 def test_mask_that_was_not_passed_can_be_read() -> None:

@@ -1,0 +1,181 @@
+"""KV caches that are passed in or come back: their columns, whether they can be used again, and how they move."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator, MutableMapping, MutableSequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..layout.plan import LayoutPlan
+from .call import GenerateCall
+from .compat import CACHE_NAMES
+
+__all__ = ["PassedCache", "cache_bound", "cache_to_caller", "is_movable", "passed_cache"]
+
+# What padfix remembers on a cache that it has moved: a bool mask over the prompt's columns, in the caller's layout.
+MARK = "_padfix_real"
+# Layers, by exact class, that hold a column for each token on axis 2 of keys and values.
+DYNAMIC, SLIDING, STATIC = "DynamicLayer", "DynamicSlidingWindowLayer", "StaticLayer"
+
+
+@dataclass(frozen=True, eq=False)
+class PassedCache:
+    """A cache among the arguments of a call.
+
+    Attributes:
+        name: The argument.
+        cache: The caller's object.
+        columns: The number of columns that it holds; 0 for one that is to be filled.
+        whole: Whether the call brings the whole sequences, those of the cached columns included, so that the cache
+            could be done without.
+    """
+
+    name: str
+    cache: Any
+    columns: int
+    whole: bool
+
+
+def passed_cache(call: GenerateCall) -> PassedCache | None:
+    """The cache that a call brings, or None."""
+    name = next((name for name in CACHE_NAMES if call.get(name) is not None), None)
+    if name is None:
+        return None
+    cache, mask = call.get(name), call.mask
+    columns = _columns(cache)
+    whole = call.width > columns and (mask is None or mask.ndim != 2 or mask.shape[1] == call.width)
+    return PassedCache(name, cache, columns, whole)
+
+
+def cache_bound(
+    call: GenerateCall, passed: PassedCache, plan: LayoutPlan, past: Tensor | None, new_tokens: int
+) -> Iterator[str]:
+    """Why the cached columns cannot stay where they are, beside new tokens in the model's layout.
+
+    Args:
+        call: The call.
+        passed: Its cache.
+        plan: The layout of the prompt, whose cached columns stay.
+        past: The mask over the cached columns, of shape (batch, columns), where the prompt is the new tokens alone.
+        new_tokens: The largest number of new tokens that a row can get.
+    """
+    name = f"{passed.name}="
+    real = plan.real if past is None else torch.cat((past, plan.real), 1)
+    total = real.shape[1] + plan.trim + new_tokens
+    holes = bool((real[:, :-1] & ~real[:, 1:]).any())
+    if passed.columns and not bool(real[:, -1].all()):
+        yield f"{name} (some rows have no token beside the cached ones)"
+    if passed.columns and not _agrees(passed.cache, real[:, : passed.columns]):
+        yield f"{name} (the mask takes for tokens what were pads when it was filled)"
+    if holes and not _reads_mask(call.model):
+        yield f"{name} (its pads would count as positions)"
+    if (holes or not plan.is_identity) and not is_movable(passed.cache, total, trims=plan.trim > 0):
+        yield f"{name} (a {type(passed.cache).__name__} whose columns cannot be told apart or moved)"
+
+
+def is_movable(cache: Any, columns: int, *, trims: bool) -> bool:
+    """Whether each layer of a cache holds a column for each token, so that pads between tokens do no harm.
+
+    Args:
+        cache: A cache, filled or not, or the nested tuples of old releases.
+        columns: The largest number of columns that it gets: a sliding window must not be full by then.
+        trims: Whether it would have to grow, which those of fixed shape cannot.
+    """
+    if isinstance(cache, tuple):
+        return all(isinstance(one, Tensor) and one.ndim == 4 for layer in cache for one in layer)
+    if getattr(cache, "offloading", False) or type(cache).__name__ not in ("DynamicCache", "StaticCache"):
+        return False
+    layers = getattr(cache, "layers", None)
+    if layers is None:  # up to 4.55 the tensors lie in two lists
+        return type(cache).__name__ == "DynamicCache" or not trims
+    kinds = {type(layer).__name__ for layer in layers}
+    windows = [layer.sliding_window for layer in layers if type(layer).__name__ == SLIDING]
+    fits = all(columns < window for window in windows)
+    return kinds <= {DYNAMIC, SLIDING, *(() if trims else (STATIC,))} and fits
+
+
+def cache_to_caller(cache: Any, plan: LayoutPlan, *, before: int = 0, mark: Tensor | None = None) -> Any | None:
+    """A cache with the prompt's columns in the caller's layout, in place; None where it cannot be moved.
+
+    One layer after the other, so that no second copy of the whole exists at any time.
+
+    Args:
+        cache: The cache as `generate` left it, or the nested tuples of old releases, which come back as new ones.
+        plan: The layout of the prompt.
+        before: The number of columns before the prompt's, which stay.
+        mark: The mask of the cached prompt in the caller's layout, to be remembered on the cache.
+    """
+    width = before + plan.model_width
+    if isinstance(cache, tuple):
+        if not all(one.ndim == 4 and one.shape[2] >= width for layer in cache for one in layer):
+            return None
+        return tuple(tuple(_moved(one, plan, before) for one in layer) for layer in cache)
+    slots = list(_slots(cache))
+    tensors = [holder[key] for holder, key in slots]
+    if not slots or not is_movable(cache, _columns(cache) + plan.trim, trims=plan.trim > 0):
+        return None
+    if not all(isinstance(one, Tensor) and one.ndim == 4 and one.shape[2] >= width for one in tensors):
+        return None
+    del tensors
+    is_static = type(cache).__name__ == "StaticCache"
+    for holder, key in slots:
+        if is_static:  # compiled forwards know the tensor by its address
+            holder[key].copy_(_moved(holder[key], plan, before))
+        else:
+            holder[key] = _moved(holder[key], plan, before)
+    for counted in (cache, *getattr(cache, "layers", ())):
+        for name in ("_seen_tokens", "cumulative_length"):
+            if plan.trim and isinstance(vars(counted).get(name), int):
+                vars(counted)[name] += plan.trim
+    if mark is not None:
+        setattr(cache, MARK, mark)
+    return cache
+
+
+def _reads_mask(model: Any) -> bool:
+    """Whether pads between tokens shift no position: it is told positions, or makes its ALiBi from the mask."""
+    made_from_mask = hasattr(sys.modules.get(type(model).__module__), "build_alibi_tensor")  # Bloom, Falcon
+    return made_from_mask or "position_ids" in inspect.signature(model.forward).parameters
+
+
+def _moved(states: Tensor, plan: LayoutPlan, before: int) -> Tensor:
+    """Keys or values of shape (rows, heads, columns, size) with the prompt's columns in the caller's layout."""
+    moved = plan.to_caller(states[:, :, before:], prompt_axis=2)
+    return torch.cat((states[:, :, :before], moved), 2) if before else moved
+
+
+def _slots(cache: Any) -> Iterator[tuple[MutableMapping[str, Any] | MutableSequence[Any], Any]]:
+    """Where the keys and values of each layer are: a container, and the key of a tensor in it."""
+    layers = getattr(cache, "layers", None)
+    if layers is None:
+        for name in ("key_cache", "value_cache"):
+            values = getattr(cache, name, [])
+            yield from ((values, at) for at in range(len(values)))
+        return
+    for layer in layers:
+        if getattr(layer, "is_initialized", True) and vars(layer).get("keys") is not None:
+            yield from ((vars(layer), name) for name in ("keys", "values"))
+
+
+def _columns(cache: Any) -> int:
+    """The number of columns that a cache holds; 0 where it has none to tell."""
+    if isinstance(cache, tuple):
+        return int(cache[0][0].shape[-2]) if cache and cache[0] and isinstance(cache[0][0], Tensor) else 0
+    try:
+        return int(cache.get_seq_length())
+    except (AttributeError, IndexError, TypeError, ValueError):  # recurrent states have no columns
+        return 0
+
+
+def _agrees(cache: Any, real: Tensor) -> bool:
+    """Whether a mask over cached columns takes no pad for a token, as far as padfix has seen the cache being filled."""
+    seen = None if isinstance(cache, tuple) else getattr(cache, MARK, None)
+    if not isinstance(seen, Tensor) or seen.shape[0] != real.shape[0]:
+        return True
+    columns = min(seen.shape[1], real.shape[1])
+    return not bool((real[:, :columns] & ~seen[:, :columns].to(real.device)).any())

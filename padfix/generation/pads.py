@@ -1,0 +1,85 @@
+"""Where the pads of a call are: of its prompt, of its negative prompt, beside a cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from transformers import GenerationConfig
+
+from ..layout.detect import Padding, from_ids, from_mask
+from . import compat
+from .cache import PassedCache, passed_cache
+from .call import GenerateCall
+from .guidance import negative_padding, negative_prompt
+
+__all__ = ["Found", "detect", "inferred_padding", "masked_padding"]
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A padded call.
+
+    Attributes:
+        padding: Where the pads of the prompt are; nowhere, where only the negative prompt has some.
+        config: The generation config that the call will run with.
+        negative: Where the pads of the negative prompt are; None where there are none.
+        cache: The cache that the call brings.
+        past: The mask over the columns that are in the cache already, where the prompt is the new tokens alone.
+    """
+
+    padding: Padding
+    config: GenerationConfig
+    negative: Padding | None = None
+    cache: PassedCache | None = None
+    past: Tensor | None = None
+
+
+def detect(call: GenerateCall) -> Found | None:
+    """The pads of the call, or None where there are none, or where transformers refuses the arguments anyway.
+
+    A given mask always wins over ids. Of encoder-decoder models the decoder's prompt is meant.
+    """
+    cache, negative = passed_cache(call), negative_prompt(call)
+    padding, past = masked_padding(call), None
+    if padding is not None and cache is not None and cache.columns:
+        padding, past = _beside_cache(call, cache, padding)
+    infers = call.mask is None and call.ids is not None and call.ids.ndim == 2
+    if padding is None and negative is None and not infers:
+        return None  # without resolving the config, which copies it
+    config = compat.resolved_config(call)
+    if config is None:
+        return None
+    if infers:
+        padding = inferred_padding(call, config)
+        if padding is not None and cache is not None:
+            padding = replace(padding, cached=cache.columns)
+    beside = None if negative is None else negative_padding(call, *negative, config)
+    if padding is None and beside is None:
+        return None
+    full = Padding(torch.ones(call.batch, call.width, dtype=torch.bool), "given")
+    return Found(padding or full, config, beside, cache, past)
+
+
+def _beside_cache(call: GenerateCall, cache: PassedCache, padding: Padding) -> tuple[Padding, Tensor | None]:
+    """The padding of the prompt, and the mask over the cached columns where the prompt is the new tokens alone."""
+    if padding.real.shape[1] == cache.columns + call.width:
+        past, new = padding.real[:, : cache.columns], padding.real[:, cache.columns :]
+        return Padding(new, "given"), past
+    return replace(padding, cached=cache.columns if cache.whole else 0), None
+
+
+def masked_padding(call: GenerateCall) -> Padding | None:
+    """The padding that the mask of the prompt describes, if there is one that can be read."""
+    mask = call.mask
+    return from_mask(mask) if mask is not None and mask.ndim == 2 and mask.numel() else None
+
+
+def inferred_padding(call: GenerateCall, config: GenerationConfig) -> Padding | None:
+    """The padding to read from the ids of a prompt without a mask."""
+    pad_id = compat.pad_id(config)
+    if call.ids is None or pad_id is None:
+        return None
+    # A decoder's prompt may start with the pad id, and transformers infers no mask for it.
+    return from_ids(call.ids, pad_id, (pad_id,) if call.is_decoder_prompt else compat.eos_ids(config))

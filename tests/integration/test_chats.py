@@ -1,0 +1,313 @@
+"""Chats of several turns in one batch, from a cache or without: each row gets what the same chat held alone gets."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch
+from oracle import EOS, PAD, alone, build, compare, left_padded, right_padded, together
+from torch import Tensor
+from transformers import DynamicCache
+
+import padfix
+from padfix.generation.cache import MARK
+from padfix.generation.outputs import cache_fields
+
+PADDERS: Mapping[str, Callable[..., dict[str, Tensor]]] = {"right": right_padded, "left": left_padded}
+PROMPTS = [[5, 17, 33, 8], [11, 42], [7, 9, 23, 61, 14]]
+TURNS = [[[21, 22], [31, 32, 34], [44]], [[51], [61, 62], [71, 72, 73]]]
+THREE: dict[str, Any] = {"do_sample": False, "max_new_tokens": 3, "min_new_tokens": 3}
+MODELS = ("llama", "gpt2", "opt", "bloom")
+
+pytestmark = pytest.mark.usefixtures("installed")
+
+
+def cache_of(output: Any) -> Any:
+    """The cache in an output; None where there is none."""
+    return next((getattr(output, name) for name in cache_fields(output)), None)
+
+
+@functools.cache
+def cache_name() -> str:
+    """The argument that takes a cache in this release."""
+    model = build("llama")
+    output = model.generate(torch.tensor([[5, 6, 7]]), **THREE, return_dict_in_generate=True)
+    return cache_fields(output)[0]
+
+
+def real_after_end(new: Tensor) -> Tensor:
+    """The mask over new tokens: 1 up to the first EOS inclusive."""
+    ended = (new == EOS).int().cumsum(1)
+    return ((ended - (new == EOS).int()) == 0).long()
+
+
+class Chat:
+    """A batch of chats, and the same chats held alone."""
+
+    def __init__(self, model: Any, **arguments: Any) -> None:
+        self.model, self.arguments = model, THREE | arguments
+        self.ids = self.mask = torch.zeros(len(PROMPTS), 0, dtype=torch.long)
+        self.rows: list[list[int]] = [[] for _ in PROMPTS]
+        self.cache: Any = None
+        self.shown = 0  # columns that the cache may hold
+
+    def turn(self, texts: list[list[int]], side: str, *, only_new: bool = False, cached: bool = True) -> Any:
+        """One turn of the batch; its replies are checked against those of the chats held alone."""
+        new = PADDERS[side](texts)
+        self.ids, self.mask = (
+            torch.cat(pair, 1) for pair in ((self.ids, new["input_ids"]), (self.mask, new["attention_mask"]))
+        )
+        self.rows = [row + text for row, text in zip(self.rows, texts, strict=True)]
+        batch: dict[str, Any] = {"input_ids": self.ids, "attention_mask": self.mask}
+        if self.cache is not None and cached:
+            batch[cache_name()] = self.cache
+            if only_new:
+                batch["input_ids"] = self.ids[:, self.shown :]
+        expected = alone(self.model, self.rows, distinct=False, **self.arguments)
+        width = batch["input_ids"].shape[1]
+        output = self.model.generate(**batch, **self.arguments, return_dict_in_generate=True, output_logits=True)
+        for row, want in enumerate(expected):
+            got = output.sequences[row, width:].tolist()
+            assert got[: len(want.tokens)] == want.tokens, f"row {row}: {want.tokens} alone, {got} in the batch"
+            logits = torch.stack([step[row] for step in output.logits])[: len(want.tokens)]
+            assert want.logits is not None
+            scale = want.logits.abs().max()
+            assert (logits - want.logits).abs().max() < 1e-4 * scale, f"row {row}: logits"
+        assert torch.equal(output.sequences[:, :width], batch["input_ids"])
+        reply = output.sequences[:, width:]
+        self.ids, self.mask = torch.cat((self.ids, reply), 1), torch.cat((self.mask, real_after_end(reply)), 1)
+        self.rows = [row + want.tokens for row, want in zip(self.rows, expected, strict=True)]
+        self.cache = cache_of(output)
+        self.shown = self.ids.shape[1] - 1
+        return output
+
+
+@pytest.mark.parametrize("only_new", [False, True])
+@pytest.mark.parametrize("sides", ["right right right", "left left left", "right left right", "left right right"])
+@pytest.mark.parametrize("name", MODELS)
+def test_turns_from_the_cache(name: str, sides: str, only_new: bool) -> None:
+    chat, (first, *others) = Chat(build(name)), sides.split()
+    chat.turn(PROMPTS, first)
+    for texts, side in zip(TURNS, others, strict=True):
+        chat.turn(texts, side, only_new=only_new)
+
+
+@pytest.mark.parametrize("name", [*MODELS, "mistral", "gemma3", "mamba2", "rwkv"])
+@pytest.mark.filterwarnings("ignore:the field .* of this output is None:padfix.PadfixWarning")
+def test_turns_without_a_cache(name: str) -> None:
+    chat = Chat(build(name))
+    for texts in (PROMPTS, *TURNS):
+        chat.turn(texts, "right", cached=False)
+
+
+@pytest.mark.parametrize("name", ["mistral", "gemma3"])
+@pytest.mark.parametrize("side", PADDERS)
+@pytest.mark.filterwarnings("ignore:the field .* of this output is None:padfix.PadfixWarning")
+def test_windows_prefill_anew(name: str, side: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Pads between cached and new tokens would count in a window that fills up."""
+    chat = Chat(build(name))
+    with caplog.at_level(logging.INFO, "padfix"):
+        for texts in (PROMPTS, *TURNS):
+            chat.turn(texts, side)
+
+
+@pytest.mark.parametrize("only_new", [False, True])
+def test_windows_that_are_not_full_yet(only_new: bool) -> None:
+    chat = Chat(build("mistral", sliding_window=64))
+    for texts in (PROMPTS, *TURNS):
+        chat.turn(texts, "right", only_new=only_new)
+        assert chat.cache is not None
+
+
+def test_rows_that_end_early() -> None:
+    """After an EOS only pads follow, which the next turn masks."""
+    model = build("llama")
+    ends = [reply.tokens for reply in alone(model, PROMPTS, **THREE)]
+    model.generation_config.eos_token_id = model.config.eos_token_id = EOS
+    chat = Chat(model, eos_token_id=EOS, min_new_tokens=None)
+    with torch.no_grad():  # the second row's second token ends it
+        model.lm_head.weight[[EOS, ends[1][1]]] = model.lm_head.weight[[ends[1][1], EOS]]
+    for texts in (PROMPTS, *TURNS):
+        chat.turn(texts, "right")
+    assert not bool(chat.mask[1].all())
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_loop_of_forwards_from_the_cache(name: str) -> None:
+    """The caller's own loop, with the caller's own mask and the positions that it implies."""
+    model, batch = build(name), right_padded(PROMPTS)
+    output = model.generate(**batch, **THREE, return_dict_in_generate=True)
+    cache = cache_of(output)
+    mask = torch.cat((batch["attention_mask"], torch.ones(3, 3, dtype=torch.long)), 1)
+    with torch.no_grad():
+        step = model(
+            output.sequences[:, -1:],
+            attention_mask=mask,
+            position_ids=mask.sum(1, keepdim=True) - 1,
+            **{cache_name(): cache},
+        )
+    with padfix.suppressed():
+        rows = [model.generate(torch.tensor([row]), **THREE)[0].tolist() for row in PROMPTS]
+        for row, ids in enumerate(rows):
+            want = model(torch.tensor([ids])).logits[0, -1]
+            assert (step.logits[row, -1] - want).abs().max() < 1e-4 * want.abs().max()
+
+
+def test_cache_has_the_callers_columns() -> None:
+    model, batch = build("llama"), right_padded(PROMPTS, extra=3)
+    cache = cache_of(model.generate(**batch, **THREE, return_dict_in_generate=True))
+    assert cache.get_seq_length() == batch["input_ids"].shape[1] + 2
+    keys = cache.layers[0].keys if hasattr(cache, "layers") else cache.key_cache[0]
+    pads = batch["attention_mask"] == 0
+    assert not keys[:, :, : pads.shape[1]].movedim(2, 1)[pads].any()
+    assert keys[:, :, : pads.shape[1]].movedim(2, 1)[~pads].any()
+
+
+@pytest.mark.parametrize("dictionary", [False, True])
+def test_cache_of_the_callers_is_filled(dictionary: bool) -> None:
+    model, cache, batch = build("llama"), DynamicCache(), right_padded(PROMPTS)
+    output = model.generate(**batch, **THREE, **{cache_name(): cache}, return_dict_in_generate=dictionary)
+    sequences = output.sequences if dictionary else output
+    more = right_padded(TURNS[0])
+    history = {
+        "input_ids": torch.cat((sequences, more["input_ids"]), 1),
+        "attention_mask": torch.cat(
+            (batch["attention_mask"], torch.ones(3, 3, dtype=torch.long), more["attention_mask"]), 1
+        ),
+    }
+    with padfix.suppressed():
+        rows = [
+            model.generate(torch.tensor([row]), **THREE)[0].tolist() + text
+            for row, text in zip(PROMPTS, TURNS[0], strict=True)
+        ]
+    compare(together(model, history | {cache_name(): cache}), alone(model, rows))
+    assert cache.get_seq_length() == history["input_ids"].shape[1] + 5
+
+
+def test_chat_that_is_tokenized_anew_each_turn(caplog: pytest.LogCaptureFixture) -> None:
+    """Its rows are contiguous, while pads lie in the cache: the mask takes those for tokens, so the cache is left."""
+    model = build("llama")
+    output = model.generate(**right_padded(PROMPTS), **THREE, return_dict_in_generate=True)
+    with padfix.suppressed():
+        rows = [
+            model.generate(torch.tensor([row]), **THREE)[0].tolist() + text
+            for row, text in zip(PROMPTS, TURNS[0], strict=True)
+        ]
+    with caplog.at_level(logging.INFO, "padfix"):
+        replies = together(model, right_padded(rows) | {cache_name(): cache_of(output)})
+    compare(replies, alone(model, rows))
+    assert "takes for tokens what were pads" in caplog.text
+
+
+@pytest.mark.parametrize("only_new", [False, True])
+def test_row_to_which_nothing_is_said(only_new: bool) -> None:
+    """It goes on from the last token of its reply, which is in no cache yet."""
+    chat = Chat(build("llama"))
+    chat.turn(PROMPTS, "right")
+    chat.turn([[21, 22], [], [44]], "right", only_new=only_new)
+
+
+def test_row_without_a_token_beside_the_cached_ones(caplog: pytest.LogCaptureFixture) -> None:
+    model, batch = build("llama"), right_padded(PROMPTS)
+    output = model.generate(**batch, **THREE, return_dict_in_generate=True)
+    mask = torch.cat((batch["attention_mask"], torch.ones(3, 3, dtype=torch.long)), 1)
+    mask[1, -2:] = 0
+    rows = [ids[real.bool()].tolist() for ids, real in zip(output.sequences, mask, strict=True)]
+    history = {"input_ids": output.sequences, "attention_mask": mask, cache_name(): cache_of(output)}
+    with caplog.at_level(logging.INFO, "padfix"):
+        compare(together(model, history), alone(model, rows))
+    assert "no token beside the cached ones" in caplog.text
+
+
+def test_cache_that_was_copied_and_cropped() -> None:
+    model, batch = build("llama"), right_padded(PROMPTS)
+    output = model.generate(**batch, **THREE, return_dict_in_generate=True)
+    cache = copy.deepcopy(cache_of(output))
+    assert torch.equal(getattr(cache, MARK), batch["attention_mask"].bool())
+    cache.crop(-1) if hasattr(cache, "layers") else cache.crop(cache.get_seq_length() - 1)
+    more = right_padded(TURNS[0])
+    history = {
+        "input_ids": torch.cat((output.sequences[:, :-1], more["input_ids"]), 1),
+        "attention_mask": torch.cat(
+            (batch["attention_mask"], torch.ones(3, 2, dtype=torch.long), more["attention_mask"]), 1
+        ),
+    }
+    with padfix.suppressed():
+        rows = [
+            model.generate(torch.tensor([row]), **THREE)[0, :-1].tolist() + text
+            for row, text in zip(PROMPTS, TURNS[0], strict=True)
+        ]
+    compare(together(model, history | {cache_name(): cache}), alone(model, rows))
+
+
+def test_new_tokens_alone_and_a_full_window_are_refused_by_name() -> None:
+    model, batch = build("mistral"), left_padded(PROMPTS)
+    with padfix.suppressed():
+        output = model.generate(**batch, **THREE, return_dict_in_generate=True)
+    more = right_padded(TURNS[0])
+    ids = torch.cat((output.sequences[:, -1:], more["input_ids"]), 1)
+    mask = torch.cat((batch["attention_mask"], torch.ones(3, 3, dtype=torch.long), more["attention_mask"]), 1)
+    with pytest.warns(padfix.PadfixWarning, match="whose columns cannot be told apart or moved"):
+        model.generate(input_ids=ids, attention_mask=mask, **{cache_name(): cache_of(output)}, **THREE)
+
+
+def test_mask_over_the_new_tokens_alone_is_refused_by_name() -> None:
+    model, batch = build("llama"), left_padded(PROMPTS)
+    with padfix.suppressed():
+        output = model.generate(**batch, **THREE, return_dict_in_generate=True)
+    more = right_padded(TURNS[0])
+    arguments = more | {cache_name(): cache_of(output)} | THREE
+    stocks_answer = contextlib.suppress(IndexError, RuntimeError, ValueError)
+    with stocks_answer, pytest.warns(padfix.PadfixWarning, match=r"attention_mask= of shape \(3, 3\), where the cache"):
+        model.generate(**arguments)
+
+
+@pytest.mark.parametrize("side", PADDERS)
+def test_positions_of_new_tokens(side: str) -> None:
+    """The caller's own position ids, which say what the mask says, and which stock would take."""
+    model, batch = build("llama"), PADDERS[side](PROMPTS)
+    output = model.generate(**batch, **THREE, return_dict_in_generate=True)
+    more = right_padded(TURNS[0])
+    ids = torch.cat((output.sequences[:, -1:], more["input_ids"]), 1)
+    mask = torch.cat((batch["attention_mask"], torch.ones(3, 3, dtype=torch.long), more["attention_mask"]), 1)
+    positions = (mask.cumsum(1) - 1)[:, -ids.shape[1] :]
+    with padfix.suppressed():
+        rows = [
+            model.generate(torch.tensor([row]), **THREE)[0].tolist() + text
+            for row, text in zip(PROMPTS, TURNS[0], strict=True)
+        ]
+    batch = {"input_ids": ids, "attention_mask": mask, "position_ids": positions, cache_name(): cache_of(output)}
+    compare(together(model, batch), alone(model, rows))
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_static_cache_of_the_callers(name: str) -> None:
+    from transformers import StaticCache
+
+    model, batch = build(name), right_padded(PROMPTS)
+    try:
+        cache = StaticCache(config=model.config, max_cache_len=32)
+    except TypeError:  # up to 4.55
+        pytest.skip("this release wants sizes")
+    output = model.generate(**batch, **THREE, **{cache_name(): cache})
+    layer: Any = cache.layers[0]
+    keys = layer.keys[:, :, : batch["input_ids"].shape[1]].movedim(2, 1)
+    assert not keys[batch["attention_mask"] == 0].any()
+    assert output.shape[1] == batch["input_ids"].shape[1] + 3
+    assert PAD not in output[:, batch["input_ids"].shape[1] :]
+
+
+@pytest.mark.filterwarnings("ignore:the field .* of this output is None:padfix.PadfixWarning")
+def test_rows_apart_leave_the_callers_cache() -> None:
+    """RWKV and the like cannot share one; the prompt runs without it."""
+    model, cache = build("llama"), DynamicCache()
+    with padfix.override(strategy="equal_length"):
+        replies = together(model, right_padded(PROMPTS) | {cache_name(): cache})
+    compare(replies, alone(model, PROMPTS))
+    assert cache.get_seq_length() == 0
