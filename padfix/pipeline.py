@@ -2,7 +2,7 @@
 
 `run` is what stands in the place of `GenerationMixin.generate` (intercept is patch.py); it reads as the list of its
 steps. Steps five to eight belong to the strategy that step four chose; what stands in their way is in
-generation/limits.py.
+generation/limits.py and generation/apart.py.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from . import notices, wording
 from .errors import AmbiguousPaddingError, PadfixError, RightPaddingError, SettingsError, UnsupportedCallError
-from .generation import compat, lengths, limits
+from .generation import apart, compat, lengths, limits, media
 from .generation.cache import cache_bound
 from .generation.call import GenerateCall, bind
 from .generation.compat import CACHE_NAMES
@@ -143,8 +143,8 @@ def decide(call: GenerateCall, found: Found, settings: Settings, original: Calla
                 f"{wording.guessed(where, each)}: what exceeds the shortest run was taken for padding. Pass the "
                 "tokenizer's mask to be sure and to silence this."
             )
-    apart = repair.strategy is STRATEGIES["equal_length"]
-    if apart or not repair.job.plan.is_identity or repair.job.reads_history or found.negative is not None:
+    by_length = repair.strategy is STRATEGIES["equal_length"]
+    if by_length or not repair.job.plan.is_identity or repair.job.reads_history or found.negative is not None:
         notices.info_once(f"{padded} Repaired.", notices.call_site())
     return repair
 
@@ -207,12 +207,13 @@ def attempt(call: GenerateCall, found: Found, traits: Traits, settings: Settings
     obstacles = [reason] if name is None else []
     if name == "equal_length":
         obstacles += limits.layout_bound(call, config, pads_remain=False, apart=True)
-        obstacles += limits.group_bound(call, config, plan)
-        one_row = traits.one_at_a_time or found.negative is not None or limits.wants_one_row(call, config)
+        obstacles += apart.group_bound(call, config, plan)
+        one_row = traits.one_at_a_time or found.negative is not None or apart.wants_one_row(call, config)
         job = Job(call, config, plan, rewrite=True, pad_aware=pad_aware, reads_history=(), one_row=one_row)
         return Repair(job, STRATEGIES[name], tuple(dict.fromkeys(obstacles)), needed=True)
     obstacles += limits.pad_bound(call, config) if plan.pads_remain else ()
     obstacles += limits.negative_bound(call) if found.negative is not None else ()
+    obstacles += media.filled_up(call, padding.real)
     rewrite = not changes_nothing(call, config, plan, guessed=guessed)
     reads = tuple(limits.reads_history(call, config)) if plan.pads_remain and pad_aware else ()
     if not plan.is_identity:

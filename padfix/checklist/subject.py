@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 
+from ..generation.apart import group_bound
 from ..generation.call import bind
 from ..generation.compat import eos_ids, vocabulary_size
-from ..generation.limits import group_bound, layout_bound, pad_bound
+from ..generation.limits import layout_bound, pad_bound
 from ..generation.reach import reached_models
 from ..generation.traits import Traits, traits_of
 from ..layout.plan import LayoutPlan

@@ -75,6 +75,7 @@ EXACT_SINCE: Mapping[str, tuple[int, int]] = {
     "Gemma2ForCausalLM": (4, 57),
     "Gemma3ForCausalLM": (4, 57),
     "Gemma3ForConditionalGeneration": (4, 57),
+    "BlipTextLMHeadModel": (4, 57),  # before, it counts the positions of new tokens by columns
     "RoCBertForCausalLM": (5, 0),
     "CTRLLMHeadModel": (5, 24),
     "MoshiForCausalLM": (5, 24),

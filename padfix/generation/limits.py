@@ -13,9 +13,7 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig
 
-from ..layout.plan import LayoutPlan
 from ..registry import Axes
-from . import compat
 from .cache import passed_cache
 from .call import GenerateCall
 from .compat import CACHE_NAMES, encoder_penalty_reaches_every_row, repetition_penalty_skips_pads
@@ -24,8 +22,7 @@ from .guidance import needs_axes
 from .processors import TWINS
 
 __all__ = [
-    "group_bound",
-    "has_forward_hooks",
+    "ONE_PROMPT_LOOPS",
     "identity_bound",
     "layout_bound",
     "misfits",
@@ -33,7 +30,6 @@ __all__ = [
     "pad_bound",
     "reads_history",
     "unreadable_mask",
-    "wants_one_row",
 ]
 
 # Arguments that take the decoding loop out of our hands, or tokenize the prompt anew.
@@ -42,12 +38,11 @@ OTHER_LOOPS = ("custom_generate", "token_healing", "use_mtp")
 ONE_PROMPT_LOOPS = ("assistant_model", "prompt_lookup_num_tokens")
 # Keywords that hold absolute indices into the prompt, or were made for its columns.
 ABSOLUTE_INDICES = ("image_bound", "alora_offsets", "cache_position")
-# Text models whose outer model has a `generate` of its own that cuts columns off before it calls theirs.
+# Text models whose outer model has a `generate` of its own that writes the start token into the first column and cuts
+# the last one off before it calls theirs.
 CUT_BEFORE_US = ("BlipTextLMHeadModel",)
 # The encoder's input, which may have the shape of the decoder's prompt by chance.
 ENCODERS = ("attention_mask", "input_ids", "inputs")
-# Pictures and the like whose rows are patches or pictures of the whole batch, one after the other.
-FLATTENED = ("image_grid_thw", "video_grid_thw", "image_sizes", "spatial_shapes", "pixel_values_videos")
 # Keywords whose second axis is not the prompt's, whatever its size.
 NOT_ALIGNED = frozenset(
     {
@@ -115,6 +110,9 @@ def pad_bound(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
     penalty, rows = config.encoder_repetition_penalty, (config.num_beams, config.num_return_sequences)
     if penalty not in (None, 1) and not set(rows) <= {None, 1} and not encoder_penalty_reaches_every_row():
         yield f"encoder_repetition_penalty={penalty} (this release applies it to some of a prompt's rows)"
+    for name in _cut_before_us(call.model):
+        if _starts_under_pads(call):
+            yield f"{name} (the model around it has put the start token of padded rows under their pads)"
 
 
 def negative_bound(call: GenerateCall) -> Iterator[str]:
@@ -132,9 +130,8 @@ def layout_bound(
         pads_remain: Whether the model sees pads then.
         apart: Whether rows of one length run apart from the others.
     """
-    for name in (one.__name__ for one in type(call.model).__mro__):
-        if name in CUT_BEFORE_US:
-            yield f"{name} (the model around it has cut off the last column, whatever stood there)"
+    for name in _cut_before_us(call.model):
+        yield f"{name} (the model around it has cut off the last column, whatever stood there)"
     yield from misfits(call) if apart else identity_bound(call)
     for name in (*OTHER_LOOPS, *(ONE_PROMPT_LOOPS if pads_remain else ())):
         if call.get(name) or getattr(config, name, None):
@@ -153,75 +150,25 @@ def layout_bound(
             yield f"{name}= (it holds indices into the prompt)"
 
 
+def _cut_before_us(model: Any) -> list[str]:
+    return [one.__name__ for one in type(model).__mro__ if one.__name__ in CUT_BEFORE_US]
+
+
+def _starts_under_pads(call: GenerateCall) -> bool:
+    """Whether a pad in the first column was overwritten by the start token, which the row's prompt does not have."""
+    start = getattr(call.model.config, "bos_token_id", None)
+    if call.ids is None or call.mask is None or call.ids.shape != call.mask.shape or start is None:
+        return False
+    firsts = call.ids.gather(1, (call.mask != 0).long().argmax(1, keepdim=True))[:, 0]
+    return bool(((call.mask[:, 0] == 0) & (call.ids[:, 0] == start) & (firsts != start)).any())
+
+
 def identity_bound(call: GenerateCall) -> Iterator[str]:
     """What stands in the way of a call whose columns stay, but whose mask, positions or masked ids are rewritten."""
     if call.is_decoder_prompt:
         yield f"{call.prompt_name}= (the prompt of an encoder-decoder model)"
         return
     yield from misfits(call)
-
-
-def group_bound(call: GenerateCall, config: GenerationConfig, plan: LayoutPlan) -> Iterator[str]:
-    """What stands in the way of running rows of one length apart from the others."""
-    for name in ONE_PROMPT_LOOPS:
-        if call.batch > 1 and (call.get(name) or getattr(config, name, None)):
-            yield f"{name}= (a decoding loop for one prompt)"
-    if compat.steps_together(call):
-        yield "synced_gpus (every rank has to run the same number of forwards)"
-    if call.get("streamer") is not None:
-        yield "streamer= (it has to see all rows at once)"
-    if config.max_time is not None:
-        yield "max_time (it counts for the whole call)"
-    if has_forward_hooks(call.model):
-        yield f"hooks on the forwards of {type(call.model).__name__} (they would see some rows at a time)"
-    for name in FLATTENED:
-        if call.get(name) is not None:
-            yield f"{name}= (what belongs to a row cannot be told)"
-    encoded = call.get("encoder_outputs")
-    if encoded is not None and not isinstance(encoded, Mapping):
-        yield f"encoder_outputs= of type {type(encoded).__name__} (only a ModelOutput can be split)"
-    for name, value in call.arguments.items():
-        if isinstance(value, Tensor) and value.ndim and call.rows_axis(name) is None and not _is_one_row(call, name):
-            yield f"{name}= of shape {tuple(value.shape)} (what belongs to a row cannot be told)"
-    if call.is_decoder_prompt and call.ids is not None and call.ids.ndim == 2:
-        ids = plan.to_model(call.ids)
-        firsts = [int(row[-length]) for row, length in zip(ids, plan.lengths, strict=True) if length]
-        if len({first == config.decoder_start_token_id for first in firsts}) > 1:
-            yield f"{call.ids_name}= (some prompts begin with the decoder's start token and some do not)"
-
-
-def wants_one_row(call: GenerateCall, config: GenerationConfig) -> bool:
-    """Whether rows of one length may not share a call: their pictures and sounds could change one another.
-
-    So does encoder_repetition_penalty in releases that apply it to some of a batch's rows.
-    """
-    if config.encoder_repetition_penalty not in (None, 1) and not encoder_penalty_reaches_every_row():
-        return True
-    return any(
-        isinstance(value, Tensor) and value.is_floating_point() and name not in (call.embeds_name, call.mask_name)
-        for name, value in call.arguments.items()
-    )
-
-
-def _is_one_row(call: GenerateCall, name: str) -> bool:
-    """Whether a tensor with the prompt axis has one row, which counts for all."""
-    axes = call.sequence_axes.get(name)
-    return axes is not None and call.arguments[name].shape[axes.batch] == 1
-
-
-def has_forward_hooks(model: Any) -> bool:
-    """Whether someone else watches the model's forwards: hooks of others than transformers and accelerate."""
-    hooks = (
-        hook
-        for module in model.modules()
-        for hook in (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
-    )
-    return any(_package(hook) not in ("transformers", "accelerate", "torch") for hook in hooks)
-
-
-def _package(function: Any) -> str:
-    function = getattr(function, "func", function)  # functools.partial
-    return str(getattr(function, "__module__", "")).partition(".")[0]
 
 
 def unreadable_mask(call: GenerateCall) -> str | None:

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..generation.call import GenerateCall
+from ..generation.apart import of_rows
 from ..generation.compat import pad_id
 from ..generation.decoding import passed_by_caller
+from ..generation.media import media_of
 from ..generation.outputs import cache_fields, rebuilt
 from ..layout.groups import Groups
 from ..layout.plan import LayoutPlan
@@ -20,7 +21,7 @@ from ..notices import warn
 from . import left_pad
 from .job import Job
 
-__all__ = ["joined", "of_rows", "run"]
+__all__ = ["joined", "run"]
 
 # Fields of an output that hold a tensor for each step, of shape (rows, vocabulary).
 BY_STEP = ("scores", "logits")
@@ -34,10 +35,11 @@ def run(job: Job, original: Callable[..., Any]) -> Any:
     call, plan = job.call, job.plan
     groups = Groups.of(plan.lengths, one_row=job.one_row)
     real = plan.to_caller(plan.real, fill=False)
+    media = media_of(call, real)
     states = [_state(one) for one in passed_by_caller(call)]
     outputs = []
     for rows in groups.rows:
-        part = of_rows(call, rows)
+        part = of_rows(call, rows, media)
         index = torch.tensor(rows, device=real.device)
         job_of_rows = replace(
             job, call=part, plan=LayoutPlan.from_mask(real[index]), rewrite=True, reads_history=(), one_row=False
@@ -47,21 +49,6 @@ def run(job: Job, original: Callable[..., Any]) -> Any:
     if len(groups.rows) > 1:
         _warn_of_state(passed_by_caller(call), states)
     return joined(outputs, groups, job)
-
-
-def of_rows(call: GenerateCall, rows: Sequence[int]) -> GenerateCall:
-    """The call for some rows of its batch: every argument that has rows is cut down to theirs."""
-    changes: dict[str, Any] = {}
-    for name, value in call.arguments.items():
-        if name == "prefix_allowed_tokens_fn" and value is not None:
-            changes[name] = _prefix_function(value, rows)
-        elif isinstance(value, Tensor):
-            axis = call.rows_axis(name)
-            if axis is not None:
-                changes[name] = value.index_select(axis, torch.tensor(rows, device=value.device))
-        elif name == "encoder_outputs" and value is not None:
-            changes[name] = _encoder_rows(value, rows)
-    return replace(call.changed(changes), batch=len(rows))
 
 
 def joined(outputs: Sequence[Any], groups: Groups, job: Job) -> Any:
@@ -108,18 +95,6 @@ def _in_batch(indices: Tensor, rows: Sequence[int], beams: int) -> Tensor:
     numbers = torch.tensor(rows, device=indices.device)
     row = numbers[(indices.clamp(min=0) // beams)]
     return torch.where(indices < 0, indices, row * beams + indices % beams)
-
-
-def _prefix_function(function: Callable[[int, Tensor], Any], rows: Sequence[int]) -> Callable[[int, Tensor], Any]:
-    """A `prefix_allowed_tokens_fn` that is told the number that a prompt has in the whole batch."""
-    return lambda prompt, ids: function(rows[prompt], ids)
-
-
-def _encoder_rows(outputs: Any, rows: Sequence[int]) -> Any:
-    """What an encoder gave, for some rows."""
-    return type(outputs)(
-        **{name: value[list(rows)] if isinstance(value, Tensor) else value for name, value in outputs.items()}
-    )
 
 
 def _state(callback: Any) -> Any:

@@ -14,6 +14,7 @@ from ..generation.call import SEQUENCE_AXES, GenerateCall
 from ..generation.callbacks import CallersStreamer, prefix_function
 from ..generation.compat import eos_ids, pad_id, positions_advance, vocabulary_size
 from ..generation.decoding import Decoding, passed_by_caller, rewritten
+from ..generation.guidance import needs_axes
 from ..generation.history import History
 from ..generation.lengths import reduced
 from ..generation.limits import misfits
@@ -99,7 +100,7 @@ def changes_nothing(call: GenerateCall, config: GenerationConfig, plan: LayoutPl
     if positions is not None:
         if not positions_advance():
             return False
-        if _are_redundant(positions, plan) and not _follow_mask(positions, plan):
+        if _are_redundant(positions, plan) and (needs_axes(call.model) or not _follow_mask(positions, plan)):
             return False
     return every_id_is_valid(call, config)
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
+from ..generation.apart import group_bound, has_forward_hooks, of_rows
 from ..generation.call import GenerateCall
 from ..generation.compat import (
     CACHE_NAMES,
@@ -21,12 +22,12 @@ from ..generation.compat import (
     steps_together,
 )
 from ..generation.lengths import position_limit
-from ..generation.limits import group_bound, has_forward_hooks, misfits
+from ..generation.limits import misfits
+from ..generation.media import media_of
 from ..generation.traits import Traits
 from ..generation.untouched import untouched
 from ..layout.plan import LayoutPlan
 from ..notices import info_once, warn_once
-from .equal_length import of_rows
 from .job import Job
 from .left_pad import to_model, valid_pad_id
 
@@ -142,7 +143,7 @@ class _Trial:
 
     def _logits(self, rows: Sequence[int], pads: int) -> Tensor:
         """The logits of shape (steps, rows, vocabulary) for some rows, with columns of pads before the longest."""
-        part = of_rows(self.call, rows)
+        part = of_rows(self.call, rows, media_of(self.call, self.real))
         plan = LayoutPlan.from_mask(self.real[torch.tensor(rows, device=self.real.device)])
         moved = _padded(to_model(part, self.config, plan, pad_aware=True), self.config, pads)
         config = GenerationConfig(
