@@ -19,7 +19,13 @@ from padfix import notices, registry  # noqa: E402
 
 # The modules beside the tests that hold asserts, before any test imports them.
 pytest.register_assert_rewrite(
-    "oracle", "stock", "properties.laws", "properties.layouts", "properties.batches", "properties.flags"
+    "oracle",
+    "stock",
+    "properties.laws",
+    "properties.layouts",
+    "properties.batches",
+    "properties.flags",
+    "properties.states",
 )
 
 # How many examples a property gets: HYPOTHESIS_PROFILE is dev (50; the default), ci (300; where CI is set) or deep

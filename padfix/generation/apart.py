@@ -143,6 +143,10 @@ def _prefix_function(function: Callable[[int, Tensor], Any], rows: Sequence[int]
 
 def _encoder_rows(outputs: Any, rows: Sequence[int]) -> Any:
     """What an encoder gave, for some rows."""
-    return type(outputs)(
-        **{name: value[list(rows)] if isinstance(value, Tensor) else value for name, value in outputs.items()}
-    )
+
+    def some(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(some, value))
+        return value[list(rows)] if isinstance(value, Tensor) else value
+
+    return type(outputs)(**{name: some(value) for name, value in outputs.items()})

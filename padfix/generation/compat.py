@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch.distributed
-from transformers import GenerationConfig
+from transformers import GenerationConfig, cache_utils
 from transformers.generation.logits_process import EncoderRepetitionPenaltyLogitsProcessor
 from transformers.generation.utils import GenerationMixin
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
@@ -25,6 +25,7 @@ __all__ = [
     "default_max_length_counts_columns",
     "encoder_penalty_reaches_every_row",
     "eos_ids",
+    "has_static_cache",
     "installed",
     "own_max_length_counts_columns",
     "pad_id",
@@ -33,6 +34,7 @@ __all__ = [
     "repetition_penalty_skips_pads",
     "resolved_config",
     "several_ranks",
+    "sliding_caches_keep_the_last_columns",
     "steps_together",
     "vocabulary_size",
     "wants_fixed_shapes",
@@ -44,6 +46,10 @@ CACHE_NAMES = ("past_key_values", "cache", "cache_params")
 
 # Caches of fixed shape: a new width means a new graph. `hybrid` and `sliding_window` up to 4.57.
 STATIC_CACHES = ("static", "offloaded_static", "hybrid", "hybrid_chunked", "offloaded_hybrid", "sliding_window")
+STATIC_CLASSES = {
+    *("StaticCache", "SlidingWindowCache", "HybridCache", "HybridChunkedCache"),
+    *("OffloadedStaticCache", "OffloadedHybridCache"),
+}
 # Devices on which every new shape is compiled anew.
 FIXED_SHAPE_DEVICES = ("xla", "hpu", "neuron")
 
@@ -118,13 +124,27 @@ def wants_fixed_shapes(call: GenerateCall, config: GenerationConfig) -> bool:
     """Whether a prompt of another width would cost a new graph: static caches, compiled forwards, some devices."""
     forward = call.model.forward
     return (
-        config.cache_implementation in STATIC_CACHES
+        has_static_cache(call, config)
         # In 4.51 every generation config holds one, used with static caches alone; later only one that was asked for.
         or getattr(config, "compile_config", None) != getattr(GenerationConfig(), "compile_config", None)
         or hasattr(forward, "_torchdynamo_orig_callable")
         or hasattr(forward, "get_compiler_config")
         or getattr(getattr(call.model, "device", None), "type", None) in FIXED_SHAPE_DEVICES
     )
+
+
+def has_static_cache(call: GenerateCall, config: GenerationConfig) -> bool:
+    """Whether the cache of a call has one shape from the start."""
+    passed = {type(call.get(name)).__name__ for name in CACHE_NAMES}
+    return config.cache_implementation in STATIC_CACHES or bool(passed & STATIC_CLASSES)
+
+
+def sliding_caches_keep_the_last_columns() -> bool:
+    """Whether the sliding layers of a static cache hold the last columns, as those of a growing one do.
+
+    In 4.46 and 4.51 one that a short prompt has not filled drops its first column a step too early.
+    """
+    return hasattr(cache_utils, "StaticSlidingWindowLayer")
 
 
 @lru_cache(maxsize=1)

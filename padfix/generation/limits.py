@@ -20,6 +20,7 @@ from .compat import CACHE_NAMES, encoder_penalty_reaches_every_row, repetition_p
 from .decoding import passed_by_caller
 from .guidance import needs_axes
 from .processors import TWINS
+from .states import ONE_PROMPT_LOOPS, states_bound
 
 __all__ = [
     "ONE_PROMPT_LOOPS",
@@ -34,8 +35,6 @@ __all__ = [
 
 # Arguments that take the decoding loop out of our hands, or tokenize the prompt anew.
 OTHER_LOOPS = ("custom_generate", "token_healing", "use_mtp")
-# Decoding loops for a batch of one, which is exact once it has no pads.
-ONE_PROMPT_LOOPS = ("assistant_model", "prompt_lookup_num_tokens")
 # Keywords that hold absolute indices into the prompt, or were made for its columns.
 ABSOLUTE_INDICES = ("image_bound", "alora_offsets", "cache_position")
 # Text models whose outer model has a `generate` of its own that writes the start token into the first column and cuts
@@ -141,10 +140,7 @@ def layout_bound(
             yield f"{name}= (rows that run apart cannot share a cache)"
     if config.cache_implementation == "paged":
         yield 'cache_implementation="paged" (it feeds pads as tokens)'
-    if config.return_dict_in_generate:
-        for name in ("output_hidden_states", "output_attentions"):
-            if getattr(config, name, None) or call.get(name):
-                yield f"{name}=True (what comes back would belong to another layout)"
+    yield from states_bound(call, config)
     for name in ABSOLUTE_INDICES:
         if call.get(name) is not None:
             yield f"{name}= (it holds indices into the prompt)"

@@ -25,7 +25,7 @@ from .exceptions import (
     WINDOW_COUNTS_PADS_BEFORE,
 )
 
-__all__ = ["Traits", "has_position_table", "is_known", "traits_of"]
+__all__ = ["Traits", "has_position_table", "is_known", "text_config", "traits_of"]
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def is_known(model_class: type) -> bool:
 
 def _limits(model: Any) -> Iterator[tuple[float, str]]:
     """Up to which number of columns left padding is exact, and why not beyond; nothing where it always is."""
-    config = _text_config(model.config)
+    config = text_config(model.config)
     for name in (one.__name__ for one in type(model).__mro__):
         if name in NOT_EXACT:
             yield 0, NOT_EXACT[name]
@@ -202,7 +202,8 @@ def _has_prompt_learning(model: Any) -> bool:
     return bool(getattr(getattr(owner, "active_peft_config", None), "is_prompt_learning", False))
 
 
-def _text_config(config: Any) -> Any:
+def text_config(config: Any) -> Any:
+    """The part of a configuration that describes the text model, of an encoder-decoder the decoder."""
     read = getattr(config, "get_text_config", None)
     return config if read is None else read(decoder=True)
 

@@ -47,8 +47,8 @@ class Groups:
     def join(self, parts: Sequence[Tensor | None], *, fill: float) -> Tensor:
         """What the groups gave, one tensor a group, as one tensor in the caller's order of rows.
 
-        Shape: a part has k rows for each row of its group, each row's k in turn, and may have columns; fewer columns
-        than another part are filled up on the right, and so are the rows of a group that gave None.
+        Shape: a part has k rows for each row of its group, each row's k in turn, and may have further axes; an axis
+        that is shorter than another part's is filled up at its end, and so are the rows of a group that gave None.
 
         Raises:
             ValueError: No group gave anything, or a part does not fit its group.
@@ -56,7 +56,7 @@ class Groups:
         given = [part for part in parts if part is not None]
         if not given or len(parts) != len(self.rows):
             raise ValueError(f"{len(given)} of {len(parts)} parts hold something, for {len(self.rows)} groups")
-        columns = max((part.shape[1] for part in given if part.ndim > 1), default=0)
+        sizes = [max(sizes) for sizes in zip(*(part.shape[1:] for part in given), strict=True)]
         copies, joined = 0, None
         for rows, part in zip(self.rows, parts, strict=True):
             if part is None:
@@ -65,13 +65,10 @@ class Groups:
             if part.shape[0] != copies * len(rows):
                 raise ValueError(f"a part of shape {tuple(part.shape)} does not fit a group of {len(rows)} rows")
             if joined is None:
-                shape = (self.batch * copies, *((columns, *part.shape[2:]) if part.ndim > 1 else ()))
-                joined = part.new_full(shape, fill)
+                joined = part.new_full((self.batch * copies, *sizes), fill)
             index = self.repeated(rows, copies, part.device)
-            if part.ndim > 1:
-                joined[index, : part.shape[1]] = part
-            else:
-                joined[index] = part
+            cells: tuple[Tensor | slice, ...] = (index, *(slice(size) for size in part.shape[1:]))
+            joined[cells] = part
         assert joined is not None
         return joined
 

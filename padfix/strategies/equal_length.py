@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from ..generation.compat import pad_id
 from ..generation.decoding import passed_by_caller
 from ..generation.media import media_of
 from ..generation.outputs import cache_fields, rebuilt
+from ..generation.states import ENCODER_STATES, STATES
 from ..layout.groups import Groups
 from ..layout.plan import LayoutPlan
 from ..notices import warn
@@ -23,8 +24,8 @@ from .job import Job
 
 __all__ = ["joined", "run"]
 
-# Fields of an output that hold a tensor for each step, of shape (rows, vocabulary).
-BY_STEP = ("scores", "logits")
+# Fields of an output that hold tuples of tensors, or of tuples of tensors, each with a row for each prompt or beam.
+NESTED = ("scores", "logits", *STATES, *ENCODER_STATES)
 
 
 def run(job: Job, original: Callable[..., Any]) -> Any:
@@ -37,7 +38,8 @@ def run(job: Job, original: Callable[..., Any]) -> Any:
     real = plan.to_caller(plan.real, fill=False)
     media = media_of(call, real)
     states = [_state(one) for one in passed_by_caller(call)]
-    outputs = []
+    outputs: list[Any] = []
+    lost: set[str] = set()
     for rows in groups.rows:
         part = of_rows(call, rows, media)
         index = torch.tensor(rows, device=real.device)
@@ -45,10 +47,12 @@ def run(job: Job, original: Callable[..., Any]) -> Any:
             job, call=part, plan=LayoutPlan.from_mask(real[index]), rewrite=True, reads_history=(), one_row=False
         )
         output = left_pad.generated(job_of_rows, original)
-        outputs.append(left_pad.to_caller(output, part, job.config, job_of_rows.plan))
+        outputs.append(left_pad.to_caller(output, part, job.config, job_of_rows.plan, apart=True))
+        lost |= set(left_pad.lost_states(output, outputs[-1]))
     if len(groups.rows) > 1:
         _warn_of_state(passed_by_caller(call), states)
-    return joined(outputs, groups, job)
+    left_pad.warn_of_lost(sorted(lost))
+    return joined([_without(output, lost) for output in outputs], groups, job)
 
 
 def joined(outputs: Sequence[Any], groups: Groups, job: Job) -> Any:
@@ -60,8 +64,8 @@ def joined(outputs: Sequence[Any], groups: Groups, job: Job) -> Any:
     values: dict[str, Any] = {}
     for name in (field.name for field in fields(outputs[0])):
         parts = [getattr(output, name) for output in outputs]
-        if name in BY_STEP:
-            values[name] = _joined_steps(parts, groups)
+        if name in NESTED:
+            values[name] = _joined_nested(parts, groups) or None
         elif name == "beam_indices" and parts[0] is not None:
             values[name] = groups.join(
                 [_in_batch(*pair, beams) for pair in zip(parts, groups.rows, strict=True)], fill=-1
@@ -79,14 +83,14 @@ def joined(outputs: Sequence[Any], groups: Groups, job: Job) -> Any:
     return rebuilt(outputs[0], values)
 
 
-def _joined_steps(parts: Sequence[tuple[Tensor, ...] | None], groups: Groups) -> tuple[Tensor, ...] | None:
-    """The tensors of each step; 0 in the rows that had ended by then."""
-    given = [part or () for part in parts]
-    if not any(given):
-        return None
+def _joined_nested(parts: Sequence[Any], groups: Groups) -> Any:
+    """The tensors of each step or layer; 0 in the rows that had ended by then, None where no group has one."""
+    given = [part for part in parts if part is not None]
+    if not given or isinstance(given[0], Tensor):
+        return groups.join(parts, fill=0.0) if given else None
     return tuple(
-        groups.join([part[step] if step < len(part) else None for part in given], fill=0.0)
-        for step in range(max(map(len, given)))
+        _joined_nested([None if part is None or at >= len(part) else part[at] for part in parts], groups)
+        for at in range(max(map(len, given)))
     )
 
 
@@ -95,6 +99,10 @@ def _in_batch(indices: Tensor, rows: Sequence[int], beams: int) -> Tensor:
     numbers = torch.tensor(rows, device=indices.device)
     row = numbers[(indices.clamp(min=0) // beams)]
     return torch.where(indices < 0, indices, row * beams + indices % beams)
+
+
+def _without(output: Any, names: Collection[str]) -> Any:
+    return rebuilt(output, dict.fromkeys(names)) if names else output
 
 
 def _state(callback: Any) -> Any:

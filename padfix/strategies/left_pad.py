@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from ..generation.history import History
 from ..generation.lengths import reduced
 from ..generation.limits import misfits
 from ..generation.outputs import cache_fields, pads_after_end, rebuilt, sequences_to_caller
+from ..generation.states import STATES, Columns, states_to_caller
 from ..layout.plan import LayoutPlan
 from ..notices import warn
 from .job import Job
@@ -27,10 +28,12 @@ __all__ = [
     "changes_nothing",
     "every_id_is_valid",
     "generated",
+    "lost_states",
     "run",
     "to_caller",
     "to_model",
     "valid_pad_id",
+    "warn_of_lost",
     "with_caches",
     "with_callers_view",
 ]
@@ -45,7 +48,10 @@ def run(job: Job, original: Callable[..., Any]) -> Any:
     if not job.rewrite:
         return output
     restored = to_caller(output, job.call, job.config, job.plan)
-    return restored if job.plan.is_identity else with_caches(restored, job)
+    if job.plan.is_identity:
+        return restored
+    warn_of_lost(lost_states(output, restored))
+    return with_caches(restored, job)
 
 
 def generated(job: Job, original: Callable[..., Any]) -> Any:
@@ -141,8 +147,14 @@ def to_model(
     return call.changed(changes)
 
 
-def to_caller(output: Any, call: GenerateCall, config: GenerationConfig, plan: LayoutPlan) -> Any:
-    """The output of the model's layout in the caller's; a `ModelOutput` keeps its class."""
+def to_caller(
+    output: Any, call: GenerateCall, config: GenerationConfig, plan: LayoutPlan, *, apart: bool = False
+) -> Any:
+    """The output of the model's layout in the caller's; a `ModelOutput` keeps its class.
+
+    Args:
+        apart: Whether it will be joined with others, so that all need one shape.
+    """
     sequences = output if isinstance(output, Tensor) else getattr(output, "sequences", None)
     if sequences is None:
         warn(f"the output is a {type(output).__name__} without sequences: it stays in the layout that the model saw.")
@@ -156,7 +168,23 @@ def to_caller(output: Any, call: GenerateCall, config: GenerationConfig, plan: L
         restored = pads_after_end(restored, width, ends, int(config.pad_token_id))
     if isinstance(output, Tensor):
         return restored
-    return rebuilt(output, {"sequences": restored})
+    moves = apart or not plan.is_identity
+    states = states_to_caller(output, Columns.of(call, config, plan, added)) if moves else {}
+    return rebuilt(output, {**states, "sequences": restored})
+
+
+def lost_states(output: Any, restored: Any) -> tuple[str, ...]:
+    """The fields of hidden states and attentions that `to_caller` has left out, since it does not know their shape."""
+    return tuple(name for name in STATES if _has(output, name) and not _has(restored, name))
+
+
+def warn_of_lost(names: Iterable[str]) -> None:
+    """Says which fields are left out."""
+    for name in names:
+        warn(
+            f"the field {name} of this output is None: its tensors have none of the shapes that padfix knows how to "
+            "move. Run the prompts one at a time."
+        )
 
 
 def with_caches(output: Any, job: Job) -> Any:
@@ -182,6 +210,10 @@ def with_caches(output: Any, job: Job) -> Any:
             "their mask to the next call."
         )
     return rebuilt(output, moved)
+
+
+def _has(output: Any, name: str) -> bool:
+    return getattr(output, name, None) is not None
 
 
 def _added_columns(sequences: Tensor, call: GenerateCall, plan: LayoutPlan) -> int:

@@ -139,7 +139,6 @@ class Streamer:
         ({"synced_gpus": True}, "synced_gpus"),
         ({"max_time": 60.0}, "max_time"),
         ({"streamer": Streamer()}, "streamer="),
-        ({"return_dict_in_generate": True, "output_hidden_states": True}, "output_hidden_states=True"),
     ],
 )
 def test_what_cannot_be_joined_is_refused_by_name(arguments: dict[str, Any], named: str) -> None:

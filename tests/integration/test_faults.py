@@ -154,7 +154,7 @@ def test_a_config_that_stock_refuses_to_resolve_is_stocks_error(
 # A warning of ours that the user's filters make an error
 
 WARNED: Mapping[str, tuple[dict[str, Any], str]] = {
-    "refused": (right_padded(ROWS) | REFUSED, "output_hidden_states=True"),
+    "refused": (right_padded(ROWS) | REFUSED, "position_ids="),
     "refused, left": (left_padded(ROWS) | {"penalty_alpha": 0.6, "max_time": 600.0}, "penalty_alpha="),
     "unreadable": ({**right_padded(ROWS), "attention_mask": right_padded(ROWS)["attention_mask"] * 2}, "other than"),
     "guessed": (

@@ -90,7 +90,7 @@ PADDED = r"Rows 1, 2 of input_ids \(shape \(3, 7\)\) are padded\."
 GUESSED = r"Rows 1, 2 of input_ids \(shape \(3, 7\)\) start or end in more pad ids than other rows"
 EMPTY = r"Row 1 of input_ids \(shape \(4, 7\)\) has no real token"
 OTHERS = r"Rows 2, 3 of input_ids \(shape \(4, 7\)\) have pads after real tokens"
-FLAG = r"output_hidden_states=True \(what comes back would belong to another layout\)"
+FLAG = r"position_ids= of shape \(1, 1\), where the prompt has shape \(3, 7\)"
 HISTORY = r"Pads are seen by min_length=6 \(it counts pads; min_new_tokens does not\)"
 RWKV = r"RwkvForCausalLM \(rows of one batch change one another"
 UNREADABLE = r"attention_mask= of shape \(3, 7\) with values other than 0 and 1"
@@ -202,7 +202,7 @@ KINDS: Mapping[str, Kind] = {
         )
         for side in ("right", "left", "both")
     },
-    "padded right, flag that cannot be made right": Kind(_hopeless(FLAG), ROWS, right_padded(ROWS), flags=REFUSED),
+    "padded right, argument that cannot be made right": Kind(_hopeless(FLAG), ROWS, right_padded(ROWS), flags=REFUSED),
     "padded right, model not exact under left padding": Kind(RIGHT, ROWS, right_padded(ROWS), model="rwkv"),
     "padded right, model that cannot be made right": Kind(
         _hopeless(RWKV), ROWS, right_padded(ROWS), model="rwkv", flags=WHOLE

@@ -281,17 +281,11 @@ def _loop(name: str, value: Any, **more: Any) -> Refusal:
     return Refusal(rf"{name}=\.\.\. \(its decoding loop looks at pads\)", lambda: {name: value, **more, **WHOLE})
 
 
-DICTS = {"return_dict_in_generate": True}
-BELONGS = r"=True \(what comes back would belong to another layout\)"
-
 REFUSALS: Mapping[str, Refusal] = {
     "penalty_alpha": _loop("penalty_alpha", 0.6, top_k=4),
     "force_words_ids": _loop("force_words_ids", [[7, 8]], num_beams=2),
-    "output_hidden_states": Refusal(
-        f"output_hidden_states{BELONGS}", lambda: {"output_hidden_states": True, **DICTS}, left=False
-    ),
-    "output_attentions": Refusal(
-        f"output_attentions{BELONGS}", lambda: {"output_attentions": True, **DICTS}, left=False, model=_eager
+    "positions of another width": Refusal(
+        r"position_ids= of shape \(1, 1\), where the prompt has shape \(3, 7\)", lambda: REFUSED, left=False
     ),
     "image_bound": Refusal(
         r"image_bound= \(it holds indices into the prompt\)",
@@ -400,7 +394,7 @@ def test_two_obstacles_are_both_named() -> None:
     model = build("llama")
     arguments = right_padded(ROWS) | GREEDY | REFUSED | {"cache_position": torch.arange(7), "token_healing": True}
     [said] = outcome(lambda: model.generate(**arguments)).said
-    for name in ("output_hidden_states=True", "cache_position=", "token_healing="):
+    for name in ("position_ids=", "cache_position=", "token_healing="):
         assert name in said
 
 

@@ -51,6 +51,9 @@ JOBS: dict[str, Job] = {
     "no mask, pad is EOS": Job(lambda model: {"input_ids": right_padded(ROWS, pad=EOS)["input_ids"]}),
     "dictionary": Job(lambda model: right_padded(ROWS) | {"return_dict_in_generate": True, "output_logits": True}),
     "refused": Job(lambda model: right_padded(ROWS) | REFUSED),
+    "hidden states": Job(
+        lambda model: right_padded(ROWS) | {"return_dict_in_generate": True, "output_hidden_states": True}
+    ),
     "left, history": Job(lambda model: left_padded(ROWS) | {"encoder_repetition_penalty": 3.0}),
     "an empty row": Job(lambda model: right_padded([*ROWS, []])),
     "fails": Job(lambda model: right_padded(ROWS) | {"logits_processor": [_fails]}),
@@ -64,7 +67,7 @@ JOBS: dict[str, Job] = {
     ),
 }
 if not RECORDS_PER_THREAD:
-    JOBS = {name: job for name, job in JOBS.items() if name != "refused"}  # it asks for hidden states
+    del JOBS["hidden states"]
 
 
 def _run(model: Any, job: Job) -> Outcome:

@@ -38,6 +38,8 @@ __all__ = [
     "POOL",
     "STATIC",
     "Case",
+    "beams_mix_rows",
+    "boards",
     "cases",
     "equals_left_padding_by_hand",
     "equals_single",
@@ -156,7 +158,7 @@ class Case:
 
 
 @st.composite
-def _boards(draw: st.DrawFn, *, empty: bool) -> tuple[tuple[Row, ...], int, tuple[tuple[int, ...], ...]]:
+def boards(draw: st.DrawFn, *, empty: bool) -> tuple[tuple[Row, ...], int, tuple[tuple[int, ...], ...]]:
     """Prompts (once in a while an empty one among them, or none but such), a width and the columns of their tokens.
 
     Once in a while all prompts are the same, or of one length and in the same columns.
@@ -192,7 +194,7 @@ def _seldom(draw: st.DrawFn) -> bool:
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     """Calls whose rows have to get what they get alone."""
-    rows, width, placed = draw(_boards(empty=True))
+    rows, width, placed = draw(boards(empty=True))
     mask = draw(st.sampled_from(("int64", "int64", "bool", "float32", "int32", None, None)))
     pad = draw(st.sampled_from((57, "eos", 0, 98, None, BOS, "eos", VOCABULARY, 150)))
     filler = None if mask is None else draw(st.sampled_from((None, None, 0, 57, EOS, -1, VOCABULARY)))
@@ -578,7 +580,7 @@ def _new_tokens(sequences: Tensor, call: Call, copies: int) -> list[list[int]]:
 @st.composite
 def sampled_cases(draw: st.DrawFn) -> tuple[Case, int]:
     """Calls that sample, each with its seed: no row is empty, and no EOS is met, so that every call draws as often."""
-    rows, width, placed = draw(_boards(empty=False))
+    rows, width, placed = draw(boards(empty=False))
     flags: Flags = draw(
         st.sampled_from(
             (

@@ -61,7 +61,7 @@ EVEN = [[11, 42, 7], [71, 13, 55]]
 FLAGS: Mapping[str, Mapping[str, Any]] = {
     "": {},
     "history": {"no_repeat_ngram_size": 1},
-    "hidden": {"output_hidden_states": True},
+    "positions": {"position_ids": torch.zeros(1, 1, dtype=torch.long)},
 }
 
 
@@ -280,8 +280,8 @@ def treatment(settings: Block, call: Call) -> Expected:
         return Expected("stock", "pads after real tokens" if misplaced else "padded", (*seen, "left_as_is"))
     if not_there:
         return Expected(SettingsError, None, seen)
-    if call.flag == "hidden":
-        return Expected("stock", "cannot make this call right: output_hidden_states=True", (*seen, "left_as_is"))
+    if call.flag == "positions":
+        return Expected("stock", "cannot make this call right: position_ids=", (*seen, "left_as_is"))
     by_hand = call.flag == "history" and settings["decoding"] == "stock"
     says = "its cache belongs to the left-padded batch" if misplaced else None
     return Expected("by hand" if by_hand else "alone", says, (*seen, "repaired"))

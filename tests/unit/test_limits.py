@@ -19,6 +19,7 @@ from padfix.generation.compat import (
     encoder_penalty_reaches_every_row,
     repetition_penalty_skips_pads,
 )
+from padfix.generation.states import ONE_PROMPT_LOOPS
 
 IDS = torch.tensor([[5, 6, 7, 0], [8, 9, 0, 0], [11, 12, 13, 14]])
 MASK = (IDS != 0).long()
@@ -89,7 +90,7 @@ def test_argument_that_is_bound_to_the_layout_is_named(name: str, value: Any, wh
 
 
 def test_every_argument_of_the_tables_is_tried() -> None:
-    tables = (limits.ONE_PROMPT_LOOPS, limits.OTHER_LOOPS, limits.ABSOLUTE_INDICES)
+    tables = (ONE_PROMPT_LOOPS, limits.OTHER_LOOPS, limits.ABSOLUTE_INDICES)
     assert {name for name, _, _ in OBSTACLES} == {name for table in tables for name in table}
 
 
@@ -98,7 +99,7 @@ def test_decoding_loop_that_the_config_asks_for_is_named(name: str) -> None:
     assert layout_bound({name: 2}) == [f"{name}= ({LOOP})"]
 
 
-@pytest.mark.parametrize("name", limits.ONE_PROMPT_LOOPS)
+@pytest.mark.parametrize("name", ONE_PROMPT_LOOPS)
 def test_decoding_loop_for_one_prompt_is_no_obstacle_once_its_pads_are_gone(name: str) -> None:
     assert list(limits.layout_bound(call(**{name: 2}), config(), pads_remain=False)) == []
 
@@ -127,16 +128,6 @@ def test_argument_that_says_nothing_is_not_named(name: str, value: Any) -> None:
 def test_paged_cache_is_named() -> None:
     assert layout_bound({"cache_implementation": "paged"}) == ['cache_implementation="paged" (it feeds pads as tokens)']
     assert layout_bound({"cache_implementation": "static"}) == []
-
-
-@pytest.mark.parametrize("name", ["output_hidden_states", "output_attentions"])
-def test_what_would_come_back_in_another_layout_is_named_where_it_comes_back(name: str) -> None:
-    named = [f"{name}=True (what comes back would belong to another layout)"]
-    assert layout_bound({"return_dict_in_generate": True, name: True}) == named
-    assert layout_bound({"return_dict_in_generate": True}, **{name: True}) == named
-    assert layout_bound({"return_dict_in_generate": True, name: False}) == []
-    assert layout_bound({"return_dict_in_generate": False, name: True}) == []
-    assert layout_bound({"return_dict_in_generate": True, "output_scores": True, "output_logits": True}) == []
 
 
 @pytest.mark.parametrize("name", ["decoder_input_ids", "decoder_inputs_embeds"])
