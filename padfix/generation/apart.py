@@ -13,8 +13,8 @@ from transformers import GenerationConfig
 from ..layout.plan import LayoutPlan
 from . import compat
 from .call import GenerateCall
-from .limits import ONE_PROMPT_LOOPS
 from .media import PICTURE_AXES, Media, is_medium, media_of
+from .states import ONE_PROMPT_LOOPS
 
 __all__ = ["group_bound", "has_forward_hooks", "of_rows", "wants_one_row"]
 
@@ -142,7 +142,7 @@ def _prefix_function(function: Callable[[int, Tensor], Any], rows: Sequence[int]
 
 
 def _encoder_rows(outputs: Any, rows: Sequence[int]) -> Any:
-    """What an encoder gave, for some rows."""
+    """What an encoder gave, for some rows; its hidden states and attentions are tuples of layers."""
 
     def some(value: Any) -> Any:
         if isinstance(value, tuple):

@@ -23,7 +23,6 @@ from .processors import TWINS
 from .states import ONE_PROMPT_LOOPS, states_bound
 
 __all__ = [
-    "ONE_PROMPT_LOOPS",
     "identity_bound",
     "layout_bound",
     "misfits",

@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 from transformers import GenerationConfig
 
 from ..layout.plan import LayoutPlan
-from .cache import passed_cache
+from .cache import PassedCache
 from .call import GenerateCall
 from .compat import has_static_cache, sliding_caches_keep_the_last_columns
 from .traits import text_config
@@ -30,30 +30,47 @@ class Columns:
     """Which columns the tensors of a step have in the model's layout.
 
     Attributes:
-        plan: How the prompt lies there.
+        plan: How the part of the prompt lies there that the model is fed.
         added: The number of columns before the prompt: 1 where `generate` has put a decoder's start token there.
+        cached: The number of columns before these that are in a cache already: keys alone.
         windows: How many columns the sliding layers keep.
         is_static: Whether the cache has columns for tokens that are still to come.
     """
 
     plan: LayoutPlan
     added: int
+    cached: int
     windows: frozenset[int]
     is_static: bool
 
     @classmethod
-    def of(cls, call: GenerateCall, config: GenerationConfig, plan: LayoutPlan, added: int) -> Columns:
-        """The columns in a call that runs with `config`."""
-        return cls(plan, added, _windows(call.model), has_static_cache(call, config))
+    def of(
+        cls,
+        call: GenerateCall,
+        config: GenerationConfig,
+        plan: LayoutPlan,
+        added: int,
+        *,
+        cache: PassedCache | None,
+        past: Tensor | None,
+    ) -> Columns:
+        """The columns in a call that runs with `config`; see `Job` for the cache that it brings."""
+        cached = 0 if cache is None else cache.columns
+        fed = plan.without_first(cached) if cached and past is None else plan
+        return cls(fed, added, cached, _windows(call.model), has_static_cache(call, config))
 
-    def seen(self, step: int) -> int:
-        """The number of columns up to the last token of a step; step 0 is the prefill."""
+    def fed(self, step: int) -> int:
+        """The number of columns that the model is fed up to a step, of which 0 is the prefill."""
         return self.added + self.plan.model_width + step
 
-    def to_caller(self, x: Tensor, axis: int) -> Tensor:
-        """`x` with the prompt's columns on `axis` in the caller's layout, 0 in the cells of pads."""
-        rest = self.plan.to_caller(x.narrow(axis, self.added, x.shape[axis] - self.added), prompt_axis=axis)
-        return torch.cat((x.narrow(axis, 0, self.added), rest), axis)
+    def to_caller(self, x: Tensor, axis: int, *, before: int = 0) -> Tensor:
+        """`x` with the prompt's columns on `axis` in the caller's layout, 0 in the cells of pads.
+
+        `before` of them are more than those that the model is fed.
+        """
+        before += self.added
+        rest = self.plan.to_caller(x.narrow(axis, before, x.shape[axis] - before), prompt_axis=axis)
+        return torch.cat((x.narrow(axis, 0, before), rest), axis)
 
 
 def states_to_caller(output: Any, columns: Columns) -> dict[str, Any]:
@@ -71,9 +88,6 @@ def states_bound(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
     if not config.return_dict_in_generate:
         return
     asked = [name for name in ("output_hidden_states", "output_attentions") if getattr(config, name, None)]
-    cache = passed_cache(call)
-    if asked and cache is not None and cache.columns:
-        yield f"{asked[0]}=True beside {cache.name}= (a part of the prompt alone would come back)"
     chunk = getattr(config, "prefill_chunk_size", None)
     for name in asked:
         if chunk and chunk < call.width:
@@ -100,7 +114,7 @@ def _hidden_state(x: Tensor, step: int, columns: Columns) -> Tensor | None:
 
 def _attention(x: Tensor, step: int, columns: Columns) -> Tensor | None:
     """Shape: (rows, heads, queries, keys)."""
-    seen, keys = columns.seen(step), x.shape[-1]
+    seen, keys = columns.cached + columns.fed(step), x.shape[-1]
     moved = _cross_attention(x, step, columns)
     if moved is None or (keys > seen and not columns.is_static):
         return None
@@ -108,7 +122,7 @@ def _attention(x: Tensor, step: int, columns: Columns) -> Tensor | None:
         if step == 0 or keys not in columns.windows:
             return None
         moved = pad(moved, (seen - keys, 0))
-    return columns.to_caller(moved, 3)
+    return columns.to_caller(moved, 3, before=columns.cached)
 
 
 def _cross_attention(x: Tensor, step: int, columns: Columns) -> Tensor | None:
@@ -130,7 +144,7 @@ def _queries_moved(x: Tensor, axis: int, step: int, columns: Columns) -> Tensor 
     """All columns so far (the prefill; without a cache every step), or the last one alone."""
     if x.shape[0] % len(columns.plan.lengths):
         return None
-    if x.shape[axis] == columns.seen(step):
+    if x.shape[axis] == columns.fed(step):
         return columns.to_caller(x, axis)
     return x if step and x.shape[axis] == 1 else None
 

@@ -110,6 +110,24 @@ class LayoutPlan:
             self.in_place,
         )
 
+    def without_first(self, columns: int) -> LayoutPlan:
+        """The plan for what follows the first `columns` columns, none of which moves.
+
+        Raises:
+            ValueError: One of them moves.
+        """
+        if not bool((self.order[:, :columns] == torch.arange(columns, device=self.order.device)).all()):
+            raise ValueError(f"some of the first {columns} columns move")
+        real = self.real[:, columns:]
+        return LayoutPlan(
+            self.order[:, columns:] - columns,
+            real,
+            self.caller_width - columns,
+            self.trim,
+            tuple(real.sum(dim=1).tolist()),
+            self.in_place,
+        )
+
     def then(self, later: LayoutPlan) -> LayoutPlan:
         """One plan for this move followed by `later`, whose caller's layout is this plan's model layout.
 

@@ -47,7 +47,7 @@ def run(job: Job, original: Callable[..., Any]) -> Any:
             job, call=part, plan=LayoutPlan.from_mask(real[index]), rewrite=True, reads_history=(), one_row=False
         )
         output = left_pad.generated(job_of_rows, original)
-        outputs.append(left_pad.to_caller(output, part, job.config, job_of_rows.plan, apart=True))
+        outputs.append(left_pad.to_caller(output, job_of_rows, apart=True))
         lost |= set(left_pad.lost_states(output, outputs[-1]))
     if len(groups.rows) > 1:
         _warn_of_state(passed_by_caller(call), states)

@@ -47,7 +47,7 @@ def run(job: Job, original: Callable[..., Any]) -> Any:
     output = generated(job, original)
     if not job.rewrite:
         return output
-    restored = to_caller(output, job.call, job.config, job.plan)
+    restored = to_caller(output, job)
     if job.plan.is_identity:
         return restored
     warn_of_lost(lost_states(output, restored))
@@ -147,14 +147,13 @@ def to_model(
     return call.changed(changes)
 
 
-def to_caller(
-    output: Any, call: GenerateCall, config: GenerationConfig, plan: LayoutPlan, *, apart: bool = False
-) -> Any:
+def to_caller(output: Any, job: Job, *, apart: bool = False) -> Any:
     """The output of the model's layout in the caller's; a `ModelOutput` keeps its class.
 
     Args:
         apart: Whether it will be joined with others, so that all need one shape.
     """
+    call, config, plan = job.call, job.config, job.plan
     sequences = output if isinstance(output, Tensor) else getattr(output, "sequences", None)
     if sequences is None:
         warn(f"the output is a {type(output).__name__} without sequences: it stays in the layout that the model saw.")
@@ -168,18 +167,21 @@ def to_caller(
         restored = pads_after_end(restored, width, ends, int(config.pad_token_id))
     if isinstance(output, Tensor):
         return restored
-    moves = apart or not plan.is_identity
-    states = states_to_caller(output, Columns.of(call, config, plan, added)) if moves else {}
+    states: dict[str, Any] = {}
+    if (apart or not plan.is_identity) and any(_has(output, name) for name in STATES):
+        states = states_to_caller(output, Columns.of(call, config, plan, added, cache=job.cache, past=job.past))
     return rebuilt(output, {**states, "sequences": restored})
 
 
 def lost_states(output: Any, restored: Any) -> tuple[str, ...]:
     """The fields of hidden states and attentions that `to_caller` has left out, since it does not know their shape."""
+    if isinstance(output, Tensor):
+        return ()
     return tuple(name for name in STATES if _has(output, name) and not _has(restored, name))
 
 
 def warn_of_lost(names: Iterable[str]) -> None:
-    """Says which fields are left out."""
+    """Says which of these fields are left out, and why."""
     for name in names:
         warn(
             f"the field {name} of this output is None: its tensors have none of the shapes that padfix knows how to "

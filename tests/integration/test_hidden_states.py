@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from facts import RELEASE
 from oracle import BOS, GREEDY, ROWS, assert_close, build, holed, left_padded, right_padded
 from stock import CACHE_IS_NONE, expected
 from torch import Tensor
@@ -72,7 +73,7 @@ def test_class_and_order_of_the_fields_stay(beams: Mapping[str, Any], monkeypatc
         assert type(getattr(output, name)) is type(getattr(output, name)[0]) is tuple
 
 
-@pytest.mark.filterwarnings("ignore:.*generation_config", "ignore:.*generation flags are not valid")
+@pytest.mark.filterwarnings("ignore:`return_dict_in_generate` is NOT set:UserWarning")
 @pytest.mark.parametrize("where", ["keyword", "passed", "own", "the model's configuration"])
 def test_wherever_they_are_asked_for_they_come_back_in_the_callers_layout(where: str) -> None:
     asked = {"output_hidden_states": True}
@@ -186,7 +187,8 @@ def test_layers_and_steps_that_are_none_stay_none() -> None:
     assert_close(output.attentions[0][1][1:2, :, :3, :3], cells().attentions[0][1])
 
 
-HAS_CHUNKS = hasattr(GenerationConfig(), "prefill_chunk_size")
+# Older releases have no prefill in chunks, compile it or raise.
+HAS_CHUNKS = RELEASE >= (5, 24)
 REFUSED: Mapping[str, tuple[Mapping[str, Any], list[list[int]], str]] = {
     "prompt lookup": (
         {"prompt_lookup_num_tokens": 3},
@@ -217,14 +219,14 @@ def test_what_comes_back_of_several_tokens_a_step_is_refused_by_name(name: str) 
         assert all(map(torch.equal, one, other))
 
 
-@pytest.mark.skipif(not HAS_CHUNKS, reason="4.46 has no prefill in chunks")
+@pytest.mark.skipif(not HAS_CHUNKS, reason="older releases raise, or compile it")
 def test_rows_apart_are_refused_in_strict_mode_likewise() -> None:
     batch, words = left_padded(ROWS), "output_hidden_states=True with prefill_chunk_size=3"
     with padfix.override("strict"), pytest.raises(UnsupportedCallError, match=words):
         eager("blenderbot").generate(**batch, **STATES, prefill_chunk_size=3)
 
 
-@pytest.mark.skipif(not HAS_CHUNKS, reason="4.46 has no prefill in chunks")
+@pytest.mark.skipif(not HAS_CHUNKS, reason="older releases raise, or compile it")
 def test_a_chunk_that_holds_the_whole_prompt_is_no_obstacle() -> None:
     output = eager("llama").generate(**right_padded(ROWS), **STATES, prefill_chunk_size=7)
     single = cells(prefill_chunk_size=7)

@@ -137,7 +137,8 @@ def padded_at_the_end(x: Tensor, sizes: tuple[int, int]) -> Tensor:
 
 def tail_dropped(original: Any) -> Any:
     def spoiled(x: Tensor, step: int, columns: Columns) -> Tensor | None:
-        return original(x[..., x.shape[-1] - columns.seen(step) :], step, columns)
+        result: Tensor | None = original(x[..., x.shape[-1] - columns.seen(step) :], step, columns)
+        return result
 
     return spoiled
 
