@@ -12,11 +12,12 @@ from transformers import GenerationConfig
 
 from ..layout.plan import LayoutPlan
 from . import compat
+from .adapters import has_forward_hooks
 from .call import GenerateCall
 from .media import PICTURE_AXES, Media, is_medium, media_of
 from .states import ONE_PROMPT_LOOPS
 
-__all__ = ["group_bound", "has_forward_hooks", "of_rows", "wants_one_row"]
+__all__ = ["group_bound", "of_rows", "wants_one_row"]
 
 # How the names of tensors begin of which it is known that their first axis is that of the rows.
 OF_ROWS = ("batch_num_images", "cross_attention_mask", "decoder_", "encoder_", "negative_prompt_", "qformer_")
@@ -33,7 +34,7 @@ def group_bound(call: GenerateCall, config: GenerationConfig, plan: LayoutPlan) 
         yield "streamer= (it has to see all rows at once)"
     if config.max_time is not None:
         yield "max_time (it counts for the whole call)"
-    if has_forward_hooks(call.model):
+    if has_forward_hooks(call.model, call.batch):
         yield f"hooks on the forwards of {type(call.model).__name__} (they would see some rows at a time)"
     encoded = call.get("encoder_outputs")
     if encoded is not None and not isinstance(encoded, Mapping):
@@ -87,21 +88,6 @@ def wants_one_row(call: GenerateCall, config: GenerationConfig) -> bool:
         isinstance(value, Tensor) and value.is_floating_point() and name not in (call.embeds_name, call.mask_name)
         for name, value in call.arguments.items()
     )
-
-
-def has_forward_hooks(model: Any) -> bool:
-    """Whether someone else watches the model's forwards: hooks of others than transformers and accelerate."""
-    hooks = (
-        hook
-        for module in model.modules()
-        for hook in (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
-    )
-    return any(_package(hook) not in ("transformers", "accelerate", "torch") for hook in hooks)
-
-
-def _package(function: Any) -> str:
-    function = getattr(function, "func", function)  # functools.partial
-    return str(getattr(function, "__module__", "")).partition(".")[0]
 
 
 def of_rows(call: GenerateCall, rows: Sequence[int], media: Media) -> GenerateCall:

@@ -67,6 +67,7 @@ MIXES_ROWS = frozenset({"RwkvForCausalLM", "HunYuanVLForConditionalGeneration"})
 EXACT_SINCE: Mapping[str, tuple[int, int]] = {
     "BertGenerationDecoder": (4, 51),
     "Mamba2ForCausalLM": (4, 51),  # 4.46.3 convolves pads with the tokens
+    "LlavaForConditionalGeneration": (4, 51),  # 4.46.3 finds pads by keys of zeros: only a pad of zeros is one
     "VipLlavaForConditionalGeneration": (4, 51),
     "XLMRobertaXLForCausalLM": (4, 51),
     "LlavaNextVideoForConditionalGeneration": (4, 51),  # 4.46.3 raises where there are pictures

@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import GenerationConfig
 
 from ..registry import Axes
+from .adapters import has_offsets
 from .cache import passed_cache
 from .call import GenerateCall
 from .compat import CACHE_NAMES, encoder_penalty_reaches_every_row, repetition_penalty_skips_pads
@@ -143,6 +144,8 @@ def layout_bound(
     for name in ABSOLUTE_INDICES:
         if call.get(name) is not None:
             yield f"{name}= (it holds indices into the prompt)"
+    if has_offsets(call.model):
+        yield "alora_offsets= (PEFT has counted columns, pads included)"
 
 
 def _cut_before_us(model: Any) -> list[str]:

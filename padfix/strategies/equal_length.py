@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..generation.adapters import adapters_of_rows
 from ..generation.apart import of_rows
 from ..generation.compat import pad_id
 from ..generation.decoding import passed_by_caller
@@ -46,7 +47,8 @@ def run(job: Job, original: Callable[..., Any]) -> Any:
         job_of_rows = replace(
             job, call=part, plan=LayoutPlan.from_mask(real[index]), rewrite=True, reads_history=(), one_row=False
         )
-        output = left_pad.generated(job_of_rows, original)
+        with adapters_of_rows(call.model, rows, call.batch):
+            output = left_pad.generated(job_of_rows, original)
         outputs.append(left_pad.to_caller(output, job_of_rows, apart=True))
         lost |= set(left_pad.lost_states(output, outputs[-1]))
     if len(groups.rows) > 1:

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
-from ..generation.apart import group_bound, has_forward_hooks, of_rows
+from ..generation.adapters import adapters_of_rows, has_forward_hooks
+from ..generation.apart import group_bound, of_rows
 from ..generation.call import GenerateCall
 from ..generation.compat import (
     CACHE_NAMES,
@@ -116,7 +117,7 @@ class _Trial:
         model = self.call.model
         if steps_together(self.call) or several_ranks():
             return "ranks have to run the same number of forwards"
-        if has_forward_hooks(model):
+        if has_forward_hooks(model, self.call.batch):
             return "forward hooks would see the trial run"
         if model.training:
             return "the model is in training mode"
@@ -157,7 +158,9 @@ class _Trial:
             use_cache=self.config.use_cache,
         )
         forced = LogitsProcessorList([_Forced(self.tokens)])
-        output = self.original(self.call.model, **moved.arguments, generation_config=config, logits_processor=forced)
+        steered = {"generation_config": config, "logits_processor": forced}
+        with adapters_of_rows(self.call.model, rows, self.call.batch):
+            output = self.original(self.call.model, **moved.arguments, **steered)
         return torch.stack([one.float() for one in output.logits])
 
     def _tolerance(self, alone: Tensor) -> float:

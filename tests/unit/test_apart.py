@@ -10,7 +10,8 @@ import torch
 from transformers import GenerationConfig
 from transformers.modeling_outputs import BaseModelOutput
 
-from padfix.generation.apart import group_bound, has_forward_hooks, of_rows, wants_one_row
+from padfix.generation.adapters import has_forward_hooks
+from padfix.generation.apart import group_bound, of_rows, wants_one_row
 from padfix.generation.call import GenerateCall, bind
 from padfix.generation.media import media_of
 from padfix.layout.plan import LayoutPlan
@@ -166,10 +167,10 @@ def test_rows_with_pictures_or_sounds_run_one_at_a_time(arguments: dict[str, Any
 
 def test_hooks_of_others_are_found() -> None:
     model = Model()
-    assert not has_forward_hooks(model)
+    assert not has_forward_hooks(model, 1)
     handle = model.register_forward_hook(lambda *_: None)
-    assert has_forward_hooks(model)
+    assert has_forward_hooks(model, 1)
     handle.remove()
     model.register_forward_pre_hook(lambda *_: None)
-    assert has_forward_hooks(model)
+    assert has_forward_hooks(model, 1)
     assert bound(call(model)) == ["hooks on the forwards of Model (they would see some rows at a time)"]

@@ -25,7 +25,16 @@ IDS = torch.tensor([[5, 6, 7, 0], [8, 9, 0, 0], [11, 12, 13, 14]])
 MASK = (IDS != 0).long()
 EMBEDS = torch.zeros(3, 4, 8)
 
-CONFIGS = {False: SimpleNamespace(is_encoder_decoder=False), True: SimpleNamespace(is_encoder_decoder=True)}
+
+class Model(torch.nn.Module):
+    """A model without layers."""
+
+    def __init__(self, encoder_decoder: bool) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(is_encoder_decoder=encoder_decoder)
+
+
+MODELS = {kind: Model(kind) for kind in (False, True)}
 
 LOOKS_ALIGNED = "(it looks as if its columns were the prompt's: padfix.register_prompt_tensor says where they are)"
 
@@ -34,7 +43,7 @@ def call(encoder_decoder: bool = False, /, **arguments: Any) -> GenerateCall:
     """A call with the ids and the mask unless `arguments` say otherwise; None leaves an argument out."""
     prompt = {"decoder_input_ids": IDS} if encoder_decoder else {"input_ids": IDS, "attention_mask": MASK}
     named = {name: value for name, value in {**prompt, **arguments}.items() if value is not None}
-    made = bind(SimpleNamespace(config=CONFIGS[encoder_decoder]), (), named)
+    made = bind(MODELS[encoder_decoder], (), named)
     assert made is not None
     return made
 
@@ -140,8 +149,8 @@ def test_prompt_of_an_encoder_decoder_is_named(name: str) -> None:
 
 @pytest.mark.parametrize("name", limits.CUT_BEFORE_US)
 def test_model_whose_columns_were_cut_before_us_is_named(name: str) -> None:
-    outer = type("Own", (type(name, (), {"config": CONFIGS[False]}),), {})
-    made = bind(outer(), (), {"input_ids": IDS, "attention_mask": MASK})
+    outer = type("Own", (type(name, (Model,), {}),), {})
+    made = bind(outer(False), (), {"input_ids": IDS, "attention_mask": MASK})
     assert made is not None
     assert list(limits.layout_bound(made, config(), pads_remain=True)) == [
         f"{name} (the model around it has cut off the last column, whatever stood there)"
