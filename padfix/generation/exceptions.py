@@ -38,6 +38,7 @@ NOT_EXACT: Mapping[str, str] = {
     "GitForCausalLM": COLUMNS_COUNTED,
     "UnlimitedOcrForConditionalGeneration": "its sliding cache of the reply counts pads",
     "BltForCausalLM": "its patching and hash n-grams see the pads",
+    "CpmAntForCausalLM": "it masks the id 0, and not what the mask says",
     "DeepseekV4ForCausalLM": "its KV compressor pools windows of columns, pads included",
     "Kosmos2ForConditionalGeneration": COLUMNS_COUNTED,
     "Kosmos2TextForCausalLM": COLUMNS_COUNTED,
@@ -69,7 +70,6 @@ EXACT_SINCE: Mapping[str, tuple[int, int]] = {
     "Mamba2ForCausalLM": (4, 51),  # 4.46.3 convolves pads with the tokens
     "LlavaForConditionalGeneration": (4, 51),  # 4.46.3 finds pads by keys of zeros: only a pad of zeros is one
     "VipLlavaForConditionalGeneration": (4, 51),
-    "XLMRobertaXLForCausalLM": (4, 51),
     "LlavaNextVideoForConditionalGeneration": (4, 51),  # 4.46.3 raises where there are pictures
     # Their HybridCache: from 4.51 a short prompt is not even what the same tokens give without a cache.
     "Cohere2ForCausalLM": (4, 57),
@@ -78,12 +78,15 @@ EXACT_SINCE: Mapping[str, tuple[int, int]] = {
     "Gemma3ForConditionalGeneration": (4, 57),
     "BlipTextLMHeadModel": (4, 57),  # before, it counts the positions of new tokens by columns
     "RoCBertForCausalLM": (5, 0),
+    "XLMRobertaXLForCausalLM": (5, 0),
+    "PhimoeForCausalLM": (5, 0),  # its mask does not fit its cache once the window is full
     "CTRLLMHeadModel": (5, 24),
     "MoshiForCausalLM": (5, 24),
     "OpenAIGPTLMHeadModel": (5, 24),
     # With pictures, rows of one batch differ from the prompts alone even without pads.
     "Idefics2ForConditionalGeneration": (5, 24),
     "Idefics3ForConditionalGeneration": (5, 24),
+    "DogeForCausalLM": (5, 24),
     # A prompt of one token alone is taken for a step of decoding, so no batch gets what it gets.
     "FalconMambaForCausalLM": (5, 24),
     "Glm4vForConditionalGeneration": (5, 24),
@@ -96,7 +99,6 @@ EXACT_SINCE: Mapping[str, tuple[int, int]] = {
     "Qwen3VLForConditionalGeneration": (5, 24),
     "Qwen3VLMoeForConditionalGeneration": (5, 24),
     # They raise in older releases, with or without pads.
-    "CpmAntForCausalLM": (5, 24),
     "Zamba2ForCausalLM": (5, 24),
 }
 
@@ -106,6 +108,7 @@ EXACT_BEFORE: Mapping[str, tuple[int, int]] = {
     "Idefics2ForConditionalGeneration": (4, 52),
     "Idefics3ForConditionalGeneration": (4, 52),
     "MoshiForCausalLM": (4, 52),
+    "PhimoeForCausalLM": (4, 52),
 }
 
 # Classes whose sliding window counts pads once it is full, up to a release.

@@ -97,10 +97,10 @@ def _sizes(config_class: type[PretrainedConfig], given: Mapping[str, Any]) -> It
         yield "num_key_value_heads", SIZES["num_attention_heads"]
     if any(getattr(config_class, name, False) for name in NEEDS_PARTS):
         return
-    plain = vars(config_class())
+    plain, sub_configs = vars(config_class()), getattr(config_class, "sub_configs", {})  # none in 4.46
     yield from _layers(plain, names)
-    for name in (names | set(config_class.sub_configs)) - set(given):
-        inner = type(plain.get(name)) if plain.get(name) is not None else config_class.sub_configs.get(name)
+    for name in (names | set(sub_configs)) - set(given):
+        inner = type(plain.get(name)) if plain.get(name) is not None else sub_configs.get(name)
         if isinstance(inner, type) and issubclass(inner, PretrainedConfig):
             yield name, tiny_config(inner).to_dict()
 
