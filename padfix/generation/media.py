@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from .call import GenerateCall
-from .placeholders import by_grid, by_place, placeholder, runs
+from .placeholders import alike, by_grid, by_place, numbers, placeholder, runs
 
 __all__ = ["PICTURE_AXES", "Media", "Medium", "filled_up", "is_medium", "media_of"]
 
@@ -227,17 +227,19 @@ def _fillings(
     tells the items apart, or one item for each run of placeholders where there are as many runs as items. No model
     both parts the placeholders of one item and lets two items adjoin.
     """
-    grids = [values[name] for name in medium.grids if name in values]
+    grids = [numbers(values[name]) for name in medium.grids if name in values]
     if grids:
-        yield from by_grid(call.model.config, torch.as_tensor(grids[0]), values.get("image_merge_sizes"))
+        if grids[0] is not None:
+            yield from by_grid(call.model.config, grids[0], values.get("image_merge_sizes"))
         return
     sizes = {len(value) for name, value in values.items() if name not in COUNTED}
     if len(sizes) != 1:
         return
     (items,) = sizes
     if "image_sizes" in values and getattr(_vision(call.model.config), "model_type", "") == "pixtral":
-        patch = int(_vision(call.model.config).patch_size)
-        yield from by_grid(call.model.config, torch.as_tensor(values["image_sizes"]) // patch, None)
+        pixels = numbers(values["image_sizes"])
+        if pixels is not None:
+            yield from by_grid(call.model.config, pixels // int(_vision(call.model.config).patch_size), None)
         return
     total = sum(int(row.sum()) for row in marked)
     kinds = [_kind(values, item) for item in range(items)]
@@ -255,27 +257,20 @@ def _vision(config: Any) -> Any:
 def _kind(values: dict[str, Any], item: int) -> int:
     """The first item that nothing tells from this one: neither a shape nor a number about it that is no pixel."""
     told = [value for name, value in values.items() if name not in COUNTED]
-    return next(first for first in range(item + 1) if all(_alike(value[first], value[item]) for value in told))
-
-
-def _alike(one: Any, other: Any) -> bool:
-    if not isinstance(one, Tensor) or not isinstance(other, Tensor):
-        return bool(one == other)
-    return one.shape == other.shape and (one.is_floating_point() or torch.equal(one, other))
+    return next(first for first in range(item + 1) if all(alike(value[first], value[item]) for value in told))
 
 
 def _by_items(medium: Medium, values: dict[str, Any], counts: Sequence[int]) -> dict[str, tuple[range, ...]] | None:
     """The places of each row's entries in each argument, by the number of its items."""
     items = sum(counts)
-    patches = next((torch.as_tensor(values[name]).prod(-1).tolist() for name in medium.grids if name in values), None)
+    grid = next((numbers(values[name]) for name in medium.grids if name in values), None)
+    patches = [] if grid is None else grid.prod(-1).tolist()
     found: dict[str, tuple[range, ...]] = {}
     for name, value in values.items():
-        each = values.get(COUNTED.get(name, ""))
+        sizes = [1] * items if len(value) == items else patches
         if name in COUNTED:
-            sizes = None if each is None else torch.as_tensor(each).reshape(-1).tolist()
-        else:
-            sizes = [1] * items if len(value) == items else patches
-        if sizes is None or len(sizes) != items or sum(sizes) != len(value):
+            sizes = [int(one) for one in values.get(COUNTED[name], ())]
+        if len(sizes) != items or sum(sizes) != len(value):
             return None
         ends = [0, *accumulate(sizes)]
         stops = [0, *accumulate(counts)]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["by_grid", "by_place", "placeholder", "runs"]
+__all__ = ["alike", "by_grid", "by_place", "numbers", "placeholder", "runs"]
 
 
 def placeholder(config: Any, fields: Sequence[str]) -> int | None:
@@ -81,3 +81,21 @@ def runs(marked: Tensor) -> list[int]:
     edges = torch.nn.functional.pad(marked.int(), (1, 1)).diff()
     starts, ends = (edges == 1).nonzero().flatten(), (edges == -1).nonzero().flatten()
     return list((ends - starts).tolist())
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Whether nothing tells two items apart: neither their shapes nor numbers about them that are no pixels."""
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return one.shape == other.shape and (one.is_floating_point() or torch.equal(one, other))
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(alike, one, other))
+    return type(one) is type(other) and bool(one == other)
+
+
+def numbers(value: Any) -> Tensor | None:
+    """Numbers of each item, of shape (items, 2 | 3), from a tensor or lists; None where they are something else."""
+    try:
+        given = value if isinstance(value, Tensor) else torch.stack([torch.as_tensor(one) for one in value])
+    except (RuntimeError, TypeError, ValueError):
+        return None
+    return given if given.ndim == 2 and given.shape[1] in (2, 3) else None

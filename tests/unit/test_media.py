@@ -136,6 +136,25 @@ def test_sizes_in_a_list_follow_their_pictures() -> None:
     assert places(media, "image_sizes") == [[], [0, 1]]
 
 
+def test_grids_in_lists_are_read() -> None:
+    ids = [[7, 7, 7, 7], [7, 7, 7, 5]]
+    for grid in (GRID.tolist(), list(GRID)):
+        media = found(ids, {"pixel_values": torch.zeros(28, 6), "image_grid_thw": grid}, vision_config=VISION)
+        assert places(media, "pixel_values") == [[*range(16)], [*range(16, 28)]]
+
+
+@pytest.mark.parametrize("nested", [[[(4, 4)], [(8, 8), (4, 8)]], [[], [(8, 8)]], ["4x4", "8x8"], [None, None]])
+def test_numbers_that_cannot_be_read_are_named(nested: list[Any]) -> None:
+    vision = SimpleNamespace(model_type="pixtral", patch_size=4)
+    configs: list[dict[str, Any]] = [{"vision_config": vision}, {}]
+    for config in configs:
+        given = {"pixel_values": [[pixels(1)], [pixels(1), pixels(2)]], "image_sizes": nested}
+        media = found([[7, 7, 7, 7], [5, 5, 5, 5]], given, **config)
+        assert media.unknown == refused("pixel_values", "image_sizes")
+    grids = found([[7, 7, 7, 7], [5, 5, 5, 5]], {"pixel_values": pixels(2), "image_grid_thw": nested})
+    assert grids.unknown == refused("image_grid_thw")
+
+
 def test_crops_follow_the_pictures_that_count_them() -> None:
     given = {
         "pixel_values": pixels(3),

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given as drawn
 from hypothesis import strategies as st
 
-from padfix.generation.placeholders import by_grid, by_place, placeholder, runs
+from padfix.generation.placeholders import alike, by_grid, by_place, numbers, placeholder, runs
 
 FIELDS = ("image_token_id", "image_token_index")
 
@@ -51,7 +51,7 @@ def test_items_fill_rows_to_their_ends(tokens: list[int], sizes: list[int], coun
     assert by_place(tokens, sizes) == counts
 
 
-@given(st.lists(st.lists(st.integers(1, 9), max_size=4), min_size=1, max_size=5))
+@drawn(st.lists(st.lists(st.integers(1, 9), max_size=4), min_size=1, max_size=5))
 def test_every_sharing_is_found_again(rows: list[list[int]]) -> None:
     assert by_place([sum(row) for row in rows], [size for row in rows for size in row]) == [len(row) for row in rows]
 
@@ -81,3 +81,35 @@ def test_unknown_merging_is_tried_both_ways() -> None:
 )
 def test_runs_are_measured(marked: list[int], lengths: list[int]) -> None:
     assert runs(torch.tensor(marked, dtype=torch.bool)) == lengths
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (torch.zeros(2), torch.ones(2), True),  # pixels
+        (torch.zeros(2), torch.zeros(3), False),
+        (torch.tensor([1, 2]), torch.tensor([1, 2]), True),
+        (torch.tensor([1, 2]), torch.tensor([2, 1]), False),
+        ((1, 2), [1, 2], True),
+        ((1, 2), (1, 3), False),
+        ((1, 2), (1, 2, 3), False),
+        ([torch.zeros(2)], [torch.ones(2)], True),
+        ([torch.zeros(2)], torch.zeros(2), False),
+        (1, 1, True),
+        (1, "1", False),
+    ],
+)
+def test_items_are_alike_where_only_pixels_differ(one: Any, other: Any, same: bool) -> None:
+    assert alike(one, other) is alike(other, one) is same
+
+
+def test_numbers_are_read_from_tensors_and_lists() -> None:
+    for given in ([[1, 4, 4]], [(1, 4, 4)], [torch.tensor([1, 4, 4])], torch.tensor([[1, 4, 4]])):
+        found = numbers(given)
+        assert found is not None
+        assert found.tolist() == [[1, 4, 4]]
+
+
+@pytest.mark.parametrize("given", [[[1], [2, 3]], [1, 2], ["4x4"], [None], [], torch.zeros(3), torch.zeros(2, 4)])
+def test_what_is_no_pair_of_numbers_is_none(given: Any) -> None:
+    assert numbers(given) is None
