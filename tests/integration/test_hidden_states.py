@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from facts import RELEASE
-from oracle import BOS, GREEDY, ROWS, assert_close, build, holed, left_padded, right_padded
+from facts import CACHE_FIELD, RELEASE
+from oracle import BOS, GREEDY, PADDERS, ROWS, assert_close, build, holed, left_padded, right_padded
 from stock import CACHE_IS_NONE, expected
 from torch import Tensor
 from transformers import GenerationConfig
@@ -18,7 +18,6 @@ from transformers.modeling_outputs import BaseModelOutput
 
 import padfix
 from padfix import PadfixWarning, UnsupportedCallError
-from padfix.generation.compat import CACHE_NAMES
 
 pytestmark = [pytest.mark.usefixtures("installed"), CACHE_IS_NONE]
 
@@ -68,7 +67,7 @@ def test_class_and_order_of_the_fields_stay(beams: Mapping[str, Any], monkeypatc
     outputs = _spied(monkeypatch)
     output = eager("llama").generate(**right_padded(ROWS), **STATES, **beams, output_scores=True)
     assert type(output) is type(outputs[0])
-    assert list(output.keys()) == [name for name in outputs[0].keys() if name not in CACHE_NAMES]  # noqa: SIM118
+    assert list(output.keys()) == list(outputs[0].keys())
     for name in ("hidden_states", "attentions"):
         assert type(getattr(output, name)) is type(getattr(output, name)[0]) is tuple
 
@@ -104,6 +103,41 @@ def test_a_sliding_layer_has_all_columns_and_0_before_its_window() -> None:
                 assert_close(layer[row, :, 0, keys], alone[0, :, -1])
                 assert not layer[row][..., ~keys].any()
                 assert not layer[row][..., keys][..., :-window].any()
+
+
+# A turn of a chat that goes on from a cache
+
+NEW = [[7, 8, 9], [10], [12, 13]]
+
+
+@pytest.mark.parametrize("side", PADDERS)
+@pytest.mark.parametrize("brings", ["whole sequences", "new tokens alone"])
+def test_a_turn_has_the_hidden_states_of_its_own_tokens_and_attention_to_all(brings: str, side: str) -> None:
+    if brings == "new tokens alone" and RELEASE < (5, 24):
+        pytest.skip("older releases want the whole sequences")
+    model, first, second = eager("llama"), right_padded(ROWS), PADDERS[side](NEW, extra=1)
+    model.generation_config.eos_token_id = None
+    turn = model.generate(**first, **STATES, **{CACHE_FIELD: transformers.DynamicCache()})
+    cache = getattr(turn, CACHE_FIELD)
+    cached, ids = cache.get_seq_length(), torch.cat((turn.sequences, second["input_ids"]), 1)
+    mask = torch.cat(
+        (first["attention_mask"], torch.ones(3, GREEDY["max_new_tokens"]).long(), second["attention_mask"]), 1
+    )
+    fed = ids if brings == "whole sequences" else ids[:, cached:]
+    output = model.generate(fed, attention_mask=mask, **{CACHE_FIELD: cache}, **STATES)
+    for row, real in enumerate(mask.bool()):
+        prompt, news = ids[row][real], real[cached:]
+        with padfix.suppressed():
+            single = model.generate(prompt[None], attention_mask=torch.ones(1, len(prompt)).long(), **STATES)
+        for layer, alone in zip(output.hidden_states[0], single.hidden_states[0], strict=True):
+            assert_close(layer[row][news], alone[0, -int(news.sum()) :])
+            assert not layer[row][~news].any()
+        for step, (layers, singles) in enumerate(zip(output.attentions, single.attentions, strict=True)):
+            keys = torch.cat((real, torch.ones(step, dtype=torch.bool)))
+            for layer, alone in zip(layers, singles, strict=True):
+                cells = layer[row] if step else layer[row][:, news]
+                assert_close(cells[..., keys], alone[0, :, -cells.shape[1] :])
+                assert not layer[row][..., ~keys].any()
 
 
 # Rows of one length apart
@@ -154,7 +188,9 @@ class Stretched(transformers.LlamaForCausalLM):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         output = super().forward(*args, **kwargs)
-        output.hidden_states = tuple(layer.repeat_interleave(2, 1) for layer in output.hidden_states)
+        output.hidden_states = output.hidden_states and tuple(
+            layer.repeat_interleave(2, 1) for layer in output.hidden_states
+        )
         return output
 
 
@@ -175,7 +211,7 @@ def test_layers_and_steps_that_are_none_stay_none() -> None:
     class Sparse(transformers.LlamaForCausalLM):
         def forward(self, *args: Any, **kwargs: Any) -> Any:
             output = super().forward(*args, **kwargs)
-            output.attentions = (None, output.attentions[1])
+            output.attentions = output.attentions and (None, output.attentions[1])
             output.hidden_states = None
             return output
 

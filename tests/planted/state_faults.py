@@ -74,8 +74,8 @@ def on_axis(axes: tuple[int, ...], change: Callable[[Columns, Tensor, int], Tens
     """A move that is spoiled on some axes."""
 
     def plant(original: Any) -> Any:
-        def spoiled(self: Columns, x: Tensor, axis: int) -> Tensor:
-            result: Tensor = change(self, x, axis) if axis in axes else original(self, x, axis)
+        def spoiled(self: Columns, x: Tensor, axis: int, *, before: int = 0) -> Tensor:
+            result: Tensor = change(self, x, axis) if axis in axes else original(self, x, axis, before=before)
             return result
 
         return spoiled
@@ -109,9 +109,9 @@ def start_token_moved(columns: Columns, x: Tensor, axis: int) -> Tensor:
 
 
 def pads_kept(original: Any) -> Any:
-    def spoiled(self: Columns, x: Tensor, axis: int) -> Tensor:
+    def spoiled(self: Columns, x: Tensor, axis: int, *, before: int = 0) -> Tensor:
         plan = replace(self.plan, real=torch.ones_like(self.plan.real))
-        result: Tensor = original(replace(self, plan=plan), x, axis)
+        result: Tensor = original(replace(self, plan=plan), x, axis, before=before)
         return result
 
     return spoiled
@@ -137,7 +137,7 @@ def padded_at_the_end(x: Tensor, sizes: tuple[int, int]) -> Tensor:
 
 def tail_dropped(original: Any) -> Any:
     def spoiled(x: Tensor, step: int, columns: Columns) -> Tensor | None:
-        result: Tensor | None = original(x[..., x.shape[-1] - columns.seen(step) :], step, columns)
+        result: Tensor | None = original(x[..., x.shape[-1] - columns.fed(step) :], step, columns)
         return result
 
     return spoiled

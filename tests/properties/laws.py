@@ -22,6 +22,7 @@ __all__ = [
     "a_left_padded_batch_stays",
     "a_shared_row_counts_for_all",
     "an_own_pad_id_is_a_pad_wherever_it_stands",
+    "columns_in_a_cache_can_be_left_out",
     "columns_past_the_prompt_pass_through",
     "ids_are_read_by_the_rule",
     "inputs_are_not_mutated",
@@ -210,6 +211,23 @@ def plans_compose(move: Move, later: Tensor) -> None:
     if both.in_place:
         columns = torch.arange(both.trim, both.caller_width).expand(len(move.real), -1)
         same(both.order, columns, "a composed plan in place")
+
+
+def columns_in_a_cache_can_be_left_out(move: Move, cached: int) -> None:
+    """The plan for the columns that are not in a cache moves them as the whole plan does."""
+    cached = min(cached, move.mask.shape[1] - 1)
+    whole = LayoutPlan.from_mask(move.mask, trim=move.trim, cached=cached)
+    rest = whole.without_first(cached)
+    assert (rest.model_width, rest.caller_width) == (whole.model_width - cached, whole.caller_width - cached)
+    assert rest.lengths == tuple(int(n) for n in (move.mask[:, cached:] != 0).sum(1))
+    x = front(move.x, move)
+    moved = whole.to_model(x, fill=move.fill)
+    same(rest.to_model(x[:, cached:], fill=move.fill), moved[:, cached:], "without the first columns")
+    back = whole.to_caller(moved, fill=move.back)
+    same(rest.to_caller(moved[:, cached:], fill=move.back), back[:, cached:], "without the first columns, back")
+    if not whole.in_place:
+        with pytest.raises(ValueError, match=f"some of the first {whole.model_width} columns move"):
+            whole.without_first(whole.model_width)
 
 
 def inputs_are_not_mutated(move: Move) -> None:

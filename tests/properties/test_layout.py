@@ -64,6 +64,11 @@ def test_plans_compose(both: tuple[Move, Tensor]) -> None:
     laws.plans_compose(*both)
 
 
+@given(moves(), st.integers(0, 5))
+def test_columns_in_a_cache_can_be_left_out(move: Move, cached: int) -> None:
+    laws.columns_in_a_cache_can_be_left_out(move, cached)
+
+
 @given(moves())
 def test_no_input_is_mutated(move: Move) -> None:
     laws.inputs_are_not_mutated(move)

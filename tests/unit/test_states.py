@@ -22,8 +22,8 @@ PLAN = LayoutPlan.from_mask(MASK)
 REAL = MASK.bool()
 
 
-def columns(*, added: int = 0, windows: tuple[int, ...] = (), is_static: bool = False) -> Columns:
-    return Columns(PLAN, added, frozenset(windows), is_static)
+def columns(*, added: int = 0, cached: int = 0, windows: tuple[int, ...] = (), is_static: bool = False) -> Columns:
+    return Columns(PLAN, added, cached, frozenset(windows), is_static)
 
 
 def values(*shape: int) -> Tensor:
@@ -107,6 +107,18 @@ def test_columns_before_the_prompt_stay_in_front() -> None:
     assert hidden[..., 0].tolist() == [[1, 2, 0, 3, 4], [5, 7, 8, 0, 0]]
     [attention] = moved("decoder_attentions", values(2, 1, 1, 5), steps=2, added=1)
     assert attention[:, 0, 0].tolist() == [[1, 2, 0, 3, 4, 5], [6, 8, 9, 0, 0, 10]]
+
+
+def test_columns_in_a_cache_are_keys_alone() -> None:
+    x = values(2, 1, 3, 5)
+    [got] = moved("attentions", x, cached=2)
+    assert got.shape == (2, 1, 4, 6)
+    assert torch.equal(
+        got[..., :2], torch.stack([x[0, :, [0, 0, 1, 2]], x[1, :, [1, 2, 0, 0]]])[..., :2] * (got[..., :1] != 0)
+    )
+    assert torch.equal(got[..., 2:], moved("attentions", x[..., 2:])[0])
+    [one] = moved("attentions", values(2, 1, 1, 6), steps=2, cached=2)
+    assert one[:, 0, 0].tolist() == [[1, 2, 3, 0, 4, 5, 6], [7, 8, 10, 11, 0, 0, 12]]
 
 
 def test_cross_attention_moves_on_the_queries_alone() -> None:
