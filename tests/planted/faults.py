@@ -12,7 +12,7 @@ from properties.batches import FLAGS, STATIC
 from torch import Tensor
 
 from padfix import pipeline
-from padfix.generation import compat
+from padfix.generation import compat, pads
 from padfix.generation.call import GenerateCall
 from padfix.generation.lengths import reduced
 from padfix.generation.outputs import sequences_to_caller
@@ -398,18 +398,18 @@ FAULTS: Mapping[str, Fault] = {
     "pad == eos: the shortest run is padding": Fault("ids", detect, "from_ids", shortest_run_is_padding),
     "pad == eos: nothing is padding": Fault("ids", detect, "from_ids", no_rule_for_pad_as_eos),
     # A call of generate
-    "a mask is read as if it were contiguous": Fault(PLAIN, pipeline, "from_mask", mask_read_as_it_lies),
-    "an expanded mask is overlooked": Fault(SINGLE, pipeline, "from_mask", one_kind_overlooked(has_one_row_for_all)),
+    "a mask is read as if it were contiguous": Fault(PLAIN, pads, "from_mask", mask_read_as_it_lies),
+    "an expanded mask is overlooked": Fault(SINGLE, pads, "from_mask", one_kind_overlooked(has_one_row_for_all)),
     "a bool mask is overlooked": Fault(
-        PLAIN, pipeline, "from_mask", one_kind_overlooked(lambda mask: mask.dtype == torch.bool)
+        PLAIN, pads, "from_mask", one_kind_overlooked(lambda mask: mask.dtype == torch.bool)
     ),
-    "a float mask is overlooked": Fault(PLAIN, pipeline, "from_mask", one_kind_overlooked(torch.is_floating_point)),
-    "a long prompt loses its first token": Fault(SINGLE, pipeline, "from_mask", after(long_rows_lose_a_token)),
-    "pad == bos: nothing is padding": Fault(PLAIN, pipeline, "from_ids", bos_is_content),
+    "a float mask is overlooked": Fault(PLAIN, pads, "from_mask", one_kind_overlooked(torch.is_floating_point)),
+    "a long prompt loses its first token": Fault(SINGLE, pads, "from_mask", after(long_rows_lose_a_token)),
+    "pad == bos: nothing is padding": Fault(PLAIN, pads, "from_ids", bos_is_content),
     "no prompt is trimmed": Fault(SINGLE, compat, "wants_fixed_shapes", instead(lambda *_: True)),
-    "holes are overlooked": Fault(PLAIN, pipeline, "from_mask", after(only_the_end_is_looked_at)),
-    "the inferred mask is inside out": Fault(SINGLE, pipeline, "from_ids", after(padding_inverted)),
-    "pads are looked for by id 0": Fault(SINGLE, pipeline, "from_ids", id_0_looked_for),
+    "holes are overlooked": Fault(PLAIN, pads, "from_mask", after(only_the_end_is_looked_at)),
+    "the inferred mask is inside out": Fault(SINGLE, pads, "from_ids", after(padding_inverted)),
+    "pads are looked for by id 0": Fault(SINGLE, pads, "from_ids", id_0_looked_for),
     "the ids are not moved": Fault(SINGLE, left_pad, "to_model", argument("input_ids", ids_of_the_caller)),
     "the ids are read as if they were contiguous": Fault(
         SINGLE, left_pad, "to_model", argument("input_ids", ids_read_as_they_lie)

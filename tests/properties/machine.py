@@ -283,8 +283,7 @@ def treatment(settings: Block, call: Call) -> Expected:
     if call.flag == "positions":
         return Expected("stock", "cannot make this call right: position_ids=", (*seen, "left_as_is"))
     by_hand = call.flag == "history" and settings["decoding"] == "stock"
-    says = "its cache belongs to the left-padded batch" if misplaced else None
-    return Expected("by hand" if by_hand else "alone", says, (*seen, "repaired"))
+    return Expected("by hand" if by_hand else "alone", None, (*seen, "repaired"))
 
 
 # Who may hold blocks open: the machine's own thread, and a second one.
