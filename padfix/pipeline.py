@@ -19,11 +19,13 @@ from .generation.cache import cache_bound
 from .generation.call import GenerateCall, bind
 from .generation.compat import CACHE_NAMES
 from .generation.pads import Found, detect
+from .generation.start import start_bound
 from .generation.traits import Traits, traits_of
 from .layout.detect import Padding
 from .layout.plan import LayoutPlan
 from .settings import Settings, override
 from .strategies import STRATEGIES, Strategy, choose
+from .strategies.encoder import encoder_aware
 from .strategies.job import Job
 from .strategies.left_pad import changes_nothing
 from .strategies.probe import probed
@@ -50,6 +52,8 @@ def run(
     Within `hooks_in_place`, `generate` builds its lists of processors and criteria through generation/decoding.py.
     """
     notices.tally("calls")
+    if getattr(model.config, "is_encoder_decoder", False) and settings.decoding == "pad_aware":
+        original = encoder_aware(original, hooks_in_place, only_warn=settings.mode == "warn")
     call = bind(model, args, kwargs, compat.positional_parameters())
     for watcher in notices.watchers() if call is not None else ():
         watcher.called(call)
@@ -211,7 +215,8 @@ def attempt(call: GenerateCall, found: Found, traits: Traits, settings: Settings
         one_row = traits.one_at_a_time or found.negative is not None or apart.wants_one_row(call, config)
         job = Job(call, config, plan, rewrite=True, pad_aware=pad_aware, reads_history=(), one_row=one_row)
         return Repair(job, STRATEGIES[name], tuple(dict.fromkeys(obstacles)), needed=True)
-    obstacles += limits.pad_bound(call, config) if plan.pads_remain else ()
+    if plan.pads_remain:
+        obstacles += [*limits.pad_bound(call, config), *start_bound(call, config, plan)]
     obstacles += limits.negative_bound(call) if found.negative is not None else ()
     obstacles += media.filled_up(call, padding.real)
     rewrite = not changes_nothing(call, config, plan, guessed=guessed)

@@ -15,6 +15,7 @@ from . import compat
 from .adapters import has_forward_hooks
 from .call import GenerateCall
 from .media import PICTURE_AXES, Media, is_medium, media_of
+from .start import begin_with_start
 from .states import ONE_PROMPT_LOOPS
 
 __all__ = ["group_bound", "of_rows", "wants_one_row"]
@@ -40,11 +41,8 @@ def group_bound(call: GenerateCall, config: GenerationConfig, plan: LayoutPlan) 
     if encoded is not None and not isinstance(encoded, Mapping):
         yield f"encoder_outputs= of type {type(encoded).__name__} (only a ModelOutput can be split)"
     yield from _without_rows(call, media_of(call, plan.to_caller(plan.real, fill=False)))
-    if call.is_decoder_prompt and call.ids is not None and call.ids.ndim == 2:
-        ids = plan.to_model(call.ids)
-        firsts = [int(row[-length]) for row, length in zip(ids, plan.lengths, strict=True) if length]
-        if len({first == config.decoder_start_token_id for first in firsts}) > 1:
-            yield f"{call.ids_name}= (some prompts begin with the decoder's start token and some do not)"
+    if len(begin_with_start(call, config, plan)) > 1:
+        yield f"{call.ids_name}= (some prompts begin with the decoder's start token and some do not)"
 
 
 def _without_rows(call: GenerateCall, media: Media) -> Iterator[str]:

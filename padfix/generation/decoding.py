@@ -18,10 +18,18 @@ from transformers import GenerationConfig
 
 from .call import GenerateCall
 from .callbacks import InCallersLayout
+from .encoder import READ_ENCODER, without_pads
 from .history import History
 from .processors import COLUMN_FIELDS, TWINS, Scene, in_model_columns
 
-__all__ = ["Decoding", "logits_processors", "passed_by_caller", "rewritten", "stopping_criteria"]
+__all__ = [
+    "Decoding",
+    "encoder_without_pads",
+    "logits_processors",
+    "passed_by_caller",
+    "rewritten",
+    "stopping_criteria",
+]
 
 
 @dataclass(eq=False)
@@ -91,21 +99,62 @@ def rewritten(decoding: Decoding) -> Iterator[None]:
         _announced.reset(token)
 
 
+# The model whose next list is kept from the encoder's pads, and what is told of a processor instead, where it only is.
+_encoder: ContextVar[tuple[Any, Callable[[Any], None] | None] | None] = ContextVar("padfix_encoder", default=None)
+
+
+@contextmanager
+def encoder_without_pads(model: Any, tell: Callable[[Any], None] | None = None) -> Iterator[None]:
+    """A block in which the next list that `generate` builds for that model reads the encoder's ids without pads.
+
+    Where `tell` is given, it is called with each processor that sees pads, and the list stays as it is.
+    """
+    token = _encoder.set((model, tell))
+    try:
+        yield
+    finally:
+        _encoder.reset(token)
+
+
 def logits_processors(
     original: Callable[..., Any], model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Any:
     """What `GenerationMixin._get_logits_processor` gives, rewritten where a padded call has asked for it."""
-    decoding = _announced.get()
-    if decoding is None or decoding.model is not model:
+    decoding, encoder = _announced.get(), _encoder.get()
+    if decoding is not None and decoding.model is not model:
+        decoding = None
+    reads = encoder if encoder is not None and encoder[0] is model else None
+    if decoding is None and reads is None:
         return original(model, *args, **kwargs)
-    decoding.reached = True
     named = {**dict(zip(_PARAMETERS, args, strict=False)), **kwargs}  # a wrapper may hide the signature
+    if reads is not None:
+        _encoder.set(None)  # calls of generate from within this one are calls of their own
+    if decoding is None:
+        made = original(model, *args, **kwargs)
+        return type(made)(_of_encoder(each, named, reads) for each in made)
+    decoding.reached = True
     if decoding.min_length is not None:
         # Of embeddings alone the library has taken the batch's columns off, and may have left nothing.
         named["generation_config"] = copied = copy.copy(named["generation_config"])
         copied.min_length = decoding.min_length
     made = original(model, **named)
-    return type(made)(decoding.one(each, named.get("encoder_input_ids")) for each in made)
+    if reads is None:
+        return type(made)(decoding.one(each, named.get("encoder_input_ids")) for each in made)
+    return type(made)(decoding.one(_of_encoder(each, named, reads)) for each in made)
+
+
+def _of_encoder(
+    processor: Any, named: Mapping[str, Any], reads: tuple[Any, Callable[[Any], None] | None] | None
+) -> Any:
+    """A processor of an encoder-decoder model, which does not see the pads of the encoder's ids."""
+    passed = named.get("logits_processor") or ()
+    if reads is None or type(processor) not in READ_ENCODER or any(processor is one for one in passed):
+        return processor
+    changed = without_pads(processor, named.get("encoder_input_ids"), named.get("model_kwargs"))
+    if reads[1] is not None and changed is not processor:
+        reads[1](processor)
+        return processor
+    return changed
 
 
 def stopping_criteria(

@@ -13,6 +13,7 @@ __all__ = [
     "EXACT_BEFORE",
     "EXACT_SINCE",
     "MIXES_ROWS",
+    "NEEDS_DECODER_POSITIONS",
     "NOT_EXACT",
     "POSITION_TABLES",
     "WINDOW_COUNTS_PADS_BEFORE",
@@ -21,7 +22,6 @@ __all__ = [
 _MASK_IGNORED = "its recurrence runs over pads, whatever the mask says"
 _MASK_DROPPED = "its prepare_inputs_for_generation drops the attention_mask"
 COLUMNS_COUNTED = "it counts positions from column 0 or from the length of the cache, pads included"
-_NEEDS_POSITIONS = "its decoder has to be told the positions of padded prompts"
 
 # Classes that left padding does not make exact, and why.
 NOT_EXACT: Mapping[str, str] = {
@@ -55,9 +55,12 @@ NOT_EXACT: Mapping[str, str] = {
     "Speech2TextForConditionalGeneration": COLUMNS_COUNTED,
     "SpeechT5ForSpeechToText": COLUMNS_COUNTED,
     "VisionEncoderDecoderModel": COLUMNS_COUNTED,
-    "T5Gemma2ForConditionalGeneration": _NEEDS_POSITIONS,
-    "CohereAsrForConditionalGeneration": _NEEDS_POSITIONS,
 }
+
+# Classes whose decoder has to be told the positions of padded prompts; where generate carries them on, it is told.
+NEEDS_DECODER_POSITIONS = frozenset(
+    {"CanaryForConditionalGeneration", "CohereAsrForConditionalGeneration", "T5Gemma2ForConditionalGeneration"}
+)
 
 # Classes of which a batch of several rows is not exact even without pads: RWKV broadcasts its shifted state over the
 # rows, HunYuan-VL counts the images of the whole batch.

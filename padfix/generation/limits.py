@@ -22,6 +22,7 @@ from .decoding import passed_by_caller
 from .guidance import needs_axes
 from .processors import TWINS
 from .states import ONE_PROMPT_LOOPS, states_bound
+from .traits import needs_decoder_positions
 
 __all__ = [
     "identity_bound",
@@ -163,7 +164,7 @@ def _starts_under_pads(call: GenerateCall) -> bool:
 
 def identity_bound(call: GenerateCall) -> Iterator[str]:
     """What stands in the way of a call whose columns stay, but whose mask, positions or masked ids are rewritten."""
-    if call.is_decoder_prompt:
+    if call.is_decoder_prompt and not needs_decoder_positions(call.model):
         yield f"{call.prompt_name}= (the prompt of an encoder-decoder model)"
         return
     yield from misfits(call)

@@ -53,8 +53,8 @@ class Scene:
     Attributes:
         history: What each row has seen.
         config: The generation config that the call runs with.
-        encoder_ids: What the library takes for the encoder's ids: of a decoder-only model the prompt, in the model's
-            layout.
+        encoder_ids: What the library takes for the encoder's ids of a decoder-only model: the prompt, in the model's
+            layout. None for a model with an encoder.
         by_caller: Whether the caller made the processor, rather than `generate`.
     """
 
@@ -165,10 +165,10 @@ def _encoder_no_repeat_ngram(processor: Any, scene: Scene) -> Any:
 
 
 def _encoder_ids(ids: Tensor, scene: Scene) -> Tensor | None:
-    """Encoder ids in the model's layout, or None for ids of the caller's that are not the prompt."""
+    """Encoder ids in the model's layout, or None for those that are not the prompt."""
     prompt = scene.history.prompt
     if not scene.by_caller:
-        return ids
+        return scene.encoder_ids
     if prompt is None or ids.shape != prompt.shape or not torch.equal(ids.to(prompt.device), prompt):
         return None
     return scene.history.plan.to_model(ids)

@@ -14,18 +14,19 @@ import torch
 
 from ..registry import registered
 from ..releases import NEWEST_TESTED
-from .compat import installed
+from .compat import installed, positions_advance
 from .exceptions import (
     COLUMNS_COUNTED,
     EXACT_BEFORE,
     EXACT_SINCE,
     MIXES_ROWS,
+    NEEDS_DECODER_POSITIONS,
     NOT_EXACT,
     POSITION_TABLES,
     WINDOW_COUNTS_PADS_BEFORE,
 )
 
-__all__ = ["Traits", "has_position_table", "is_known", "text_config", "traits_of"]
+__all__ = ["Traits", "has_position_table", "is_known", "needs_decoder_positions", "text_config", "traits_of"]
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,11 @@ def traits_of(model: Any) -> Traits:
     )
 
 
+def needs_decoder_positions(model: Any) -> bool:
+    """Whether a padded prompt of the model's decoder needs decoder_position_ids, and generate carries them on."""
+    return positions_advance() and any(one.__name__ in NEEDS_DECODER_POSITIONS for one in type(model).__mro__)
+
+
 def is_known(model_class: type) -> bool:
     """Whether a class is one that was measured: the library's own, in a release that was tested.
 
@@ -114,6 +120,8 @@ def _limits(model: Any) -> Iterator[tuple[float, str]]:
     for name in (one.__name__ for one in type(model).__mro__):
         if name in NOT_EXACT:
             yield 0, NOT_EXACT[name]
+        if name in NEEDS_DECODER_POSITIONS and not positions_advance():
+            yield 0, "its decoder has to be told positions that this release does not carry on"
         if _is_early(name):
             first = ".".join(map(str, EXACT_SINCE[name]))
             yield 0, f"in transformers below {first} its left-padded rows differ from the prompts alone"

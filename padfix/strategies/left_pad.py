@@ -20,6 +20,7 @@ from ..generation.lengths import reduced
 from ..generation.limits import misfits
 from ..generation.outputs import cache_fields, pads_after_end, rebuilt, sequences_to_caller
 from ..generation.states import STATES, Columns, states_to_caller
+from ..generation.traits import needs_decoder_positions
 from ..layout.plan import LayoutPlan
 from ..notices import warn
 from .job import Job
@@ -100,8 +101,13 @@ def changes_nothing(call: GenerateCall, config: GenerationConfig, plan: LayoutPl
     """
     if not plan.is_identity or guessed:
         return False
-    if call.is_decoder_prompt or any(misfits(call)):
+    if any(misfits(call)):
         return True
+    if call.is_decoder_prompt:
+        told = call.get("decoder_position_ids")
+        if told is None:
+            return not (plan.pads_remain and needs_decoder_positions(call.model))
+        return not _are_redundant(told, plan) or (positions_advance() and _follow_mask(told, plan))
     positions = call.get("position_ids")
     if positions is not None:
         if not positions_advance():
@@ -130,8 +136,8 @@ def to_model(
         value = call.get(name)
         if value is not None and name != "position_ids" and not plan.is_identity:
             changes[name] = plan.to_model(value, batch_axis=axes.batch, prompt_axis=axes.prompt, fill=axes.fill)
-    if call.is_decoder_prompt:  # not every decoder takes a mask, and without pads it says nothing
-        return call.changed(changes) if plan.pads_remain else call.changed(changes).without(call.mask_name)
+    if call.is_decoder_prompt:
+        return _decoder_to_model(call, changes, plan)
     positions = call.get("position_ids")
     if positions is None:
         return call.changed(changes)
@@ -145,6 +151,21 @@ def to_model(
     axes = SEQUENCE_AXES["position_ids"]
     changes["position_ids"] = plan.to_model(positions, batch_axis=axes.batch, prompt_axis=axes.prompt)
     return call.changed(changes)
+
+
+def _decoder_to_model(call: GenerateCall, changes: dict[str, Any], plan: LayoutPlan) -> GenerateCall:
+    """The call of an encoder-decoder model with these changes, and with the positions that its decoder needs."""
+    told = call.get("decoder_position_ids")
+    redundant = told is not None and _are_redundant(told, plan)
+    moved = call.changed(changes)
+    if redundant:
+        moved = moved.without("decoder_position_ids")
+    if not plan.pads_remain:  # not every decoder takes a mask, and without pads it says nothing
+        return moved.without(call.mask_name)
+    if (told is None or redundant) and needs_decoder_positions(call.model):
+        implied = (plan.real.long().cumsum(1) - 1).clamp(min=0)
+        return moved.changed({"decoder_position_ids": implied})
+    return moved
 
 
 def to_caller(output: Any, job: Job, *, apart: bool = False) -> Any:
