@@ -14,7 +14,7 @@ import torch
 import transformers
 from facts import RELEASE, ROPE_FIELD
 from transformers import GenerationConfig
-from transformers.models.auto import modeling_auto
+from transformers.models.auto import configuration_auto, modeling_auto
 from transformers.models.auto.configuration_auto import model_type_to_module_name
 
 from .tiny import VOCABULARY, built, special_ids
@@ -82,9 +82,6 @@ NOT_HERE: Mapping[str, str] = {
 }
 
 
-# Classes of which a prompt of one token gets, alone in stock, what the call before it has left in the model.
-NO_SINGLE_TOKEN = frozenset({"RecurrentGemmaForCausalLM"})
-
 # Arguments of `generate` that a class needs.
 CALL: Mapping[str, Mapping[str, Any]] = {
     "BltForCausalLM": {"use_cache": False},  # it has no cache that the library can make
@@ -136,6 +133,12 @@ VARIANTS: Sequence[tuple[str, str, Mapping[str, Any]]] = (
 Range = tuple[tuple[int, int], tuple[int, int]]
 LATEST = (99, 0)
 
+# Classes that have no prompt of one token alone to compare with, and up to which release, not included.
+NO_SINGLE_TOKEN: Mapping[str, tuple[int, int]] = {
+    "Mamba2ForCausalLM": (4, 51),  # it raises
+    "RecurrentGemmaForCausalLM": LATEST,  # it starts from what the call before has left in the model
+}
+
 # What is not held to the law, by the name of the case: from which release on, up to which one, not included, and why.
 # Of releases between two that were looked at, the rule of the later one is taken for both.
 STOCK_FAILS: Mapping[str, tuple[Range, str]] = {
@@ -176,16 +179,20 @@ class Case:
 
 
 def cases(mapping: str) -> list[Case]:
-    """A case for each class of the mapping and each type that it maps to the class, but for those in `NOT_HERE`.
+    """A case for each class of the mapping and each configuration that it maps to the class, without `NOT_HERE`.
 
     A type of several parts, beside the type of its text model with the same class, is no case of its own.
     """
     mapped: Mapping[str, str] = getattr(modeling_auto, mapping)
-    found: dict[str, Case] = {}
+    configs: Mapping[str, str] = vars(configuration_auto)["CONFIG_MAPPING_NAMES"]
+    found: dict[tuple[str, str], Case] = {}
     for model_type, class_name in mapped.items():
+        config = configs.get(model_type, model_type)
         if class_name not in NOT_HERE and mapped.get(f"{model_type}_text") != class_name:
-            name = f"{class_name}, {model_type}" if class_name in found else class_name
-            found[name] = Case(name, class_name, model_type)
+            own = class_name.startswith(config.removesuffix("Config").removesuffix("Text"))
+            shared = list(mapped.values()).count(class_name) > 1
+            name = f"{class_name}, {model_type}" if shared and not own else class_name
+            found.setdefault((class_name, config), Case(name, class_name, model_type))
     return list(found.values())
 
 
@@ -250,7 +257,7 @@ def unclassified(mapping: str) -> list[str]:
 
 def prompts_for(model: Any, *, lengths: Sequence[int] = LENGTHS, seed: int = 7) -> list[list[int]]:
     """Prompts of the lengths, of ids that mean nothing; those of a decoder begin with its start token."""
-    if type(model).__name__ in NO_SINGLE_TOKEN:
+    if NO_SINGLE_TOKEN.get(type(model).__name__, (0, 0)) > RELEASE:
         lengths = [max(length, 2) for length in lengths]
     drawn = torch.Generator().manual_seed(seed)
     meant = {*special_ids(model.config), PAD}

@@ -126,19 +126,16 @@ def _layers(plain: Mapping[str, Any], names: set[str]) -> Iterator[tuple[str, An
     yield from ((name, [values[layer] for layer in kept]) for name, values in lists.items())
 
 
-def text_config(model_class: Any, config: Any) -> Any:
-    """The part of a configuration that the class is built from, as `from_config` of the auto classes finds it."""
-    if isinstance(config, model_class.config_class):
-        return config
-    inner = [value for value in vars(config).values() if isinstance(value, model_class.config_class)]
-    return inner[0] if inner else config
-
-
 def built(model_class: Any, model_type: str | None = None, **overrides: Any) -> Any:
-    """A tiny model of the class in float32 with fixed, decisive weights, from the configuration of `model_type`."""
-    config_class = model_class.config_class if model_type is None else CONFIG_MAPPING[model_type]
+    """A tiny model of the class in float32 with fixed, decisive weights, from the configuration of `model_type`.
+
+    Where that is one of several parts and the class is built from the text's, it is built from the text's.
+    """
+    own: type[PretrainedConfig] = model_class.config_class
+    mapped = own if model_type is None else CONFIG_MAPPING[model_type]
+    is_text_of_it = own.__name__ == mapped.__name__.replace("Config", "TextConfig")
     torch.manual_seed(0)
-    model = model_class(text_config(model_class, tiny_config(config_class, **overrides))).float().eval()
+    model = model_class(tiny_config(own if is_text_of_it else mapped, **overrides)).float().eval()
     decide(model)
     return model
 
