@@ -147,7 +147,6 @@ STOCK_FAILS: Mapping[str, tuple[Range, str]] = {
     "Zamba2ForCausalLM": (((5, 0), (5, 24)), "generate raises"),
     "Llama4ForCausalLM": (((4, 0), (4, 57)), "generate raises once its chunk is full"),
     "Llama4ForCausalLM, scaled by its positions": (((4, 0), (4, 57)), "generate raises once its chunk is full"),
-    "Mamba2ForCausalLM": (((4, 0), (4, 51)), "a prompt of one token raises"),
     "RecurrentGemmaForCausalLM": (((4, 0), (4, 57)), "generate raises once its window is full"),
     "LlamaForCausalLM, dynamic NTK beyond its switch": (((5, 0), (5, 1)), "a prompt alone is not the same twice"),
 }
