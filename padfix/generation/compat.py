@@ -26,6 +26,7 @@ __all__ = [
     "encoder_penalty_reaches_every_row",
     "eos_ids",
     "has_static_cache",
+    "has_unsteady_windows",
     "installed",
     "own_max_length_counts_columns",
     "pad_id",
@@ -34,7 +35,6 @@ __all__ = [
     "repetition_penalty_skips_pads",
     "resolved_config",
     "several_ranks",
-    "sliding_caches_keep_the_last_columns",
     "steps_together",
     "vocabulary_size",
     "wants_fixed_shapes",
@@ -44,12 +44,11 @@ __all__ = [
 # for the Mamba family.
 CACHE_NAMES = ("past_key_values", "cache", "cache_params")
 
-# Caches of fixed shape: a new width means a new graph. `hybrid` and `sliding_window` up to 4.57.
-STATIC_CACHES = ("static", "offloaded_static", "hybrid", "hybrid_chunked", "offloaded_hybrid", "sliding_window")
-STATIC_CLASSES = {
-    *("StaticCache", "SlidingWindowCache", "HybridCache", "HybridChunkedCache"),
-    *("OffloadedStaticCache", "OffloadedHybridCache"),
-}
+# Caches of fixed shape: a new width means a new graph. Those with sliding layers of their own up to 4.57.
+SLIDING_CACHES = ("hybrid", "hybrid_chunked", "offloaded_hybrid", "sliding_window")
+STATIC_CACHES = ("static", "offloaded_static", *SLIDING_CACHES)
+SLIDING_CLASSES = {"SlidingWindowCache", "HybridCache", "HybridChunkedCache", "OffloadedHybridCache"}
+STATIC_CLASSES = {"StaticCache", "OffloadedStaticCache", *SLIDING_CLASSES}
 # Devices on which every new shape is compiled anew.
 FIXED_SHAPE_DEVICES = ("xla", "hpu", "neuron")
 
@@ -139,12 +138,14 @@ def has_static_cache(call: GenerateCall, config: GenerationConfig) -> bool:
     return config.cache_implementation in STATIC_CACHES or bool(passed & STATIC_CLASSES)
 
 
-def sliding_caches_keep_the_last_columns() -> bool:
-    """Whether the sliding layers of a static cache hold the last columns, as those of a growing one do.
+def has_unsteady_windows(call: GenerateCall, config: GenerationConfig) -> bool:
+    """Whether the sliding layers of a static cache do not simply hold the last columns, as those of a growing one do.
 
     In 4.46 and 4.51 one that a short prompt has not filled drops its first column a step too early.
     """
-    return hasattr(cache_utils, "StaticSlidingWindowLayer")
+    passed = {type(call.get(name)).__name__ for name in CACHE_NAMES}
+    slides = config.cache_implementation in SLIDING_CACHES or bool(passed & SLIDING_CLASSES)
+    return slides and not hasattr(cache_utils, "StaticSlidingWindowLayer")
 
 
 @lru_cache(maxsize=1)

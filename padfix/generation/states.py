@@ -14,7 +14,7 @@ from transformers import GenerationConfig
 from ..layout.plan import LayoutPlan
 from .cache import PassedCache
 from .call import GenerateCall
-from .compat import has_static_cache, sliding_caches_keep_the_last_columns
+from .compat import has_static_cache, has_unsteady_windows
 from .traits import text_config
 
 __all__ = ["ENCODER_STATES", "ONE_PROMPT_LOOPS", "STATES", "Columns", "states_bound", "states_to_caller"]
@@ -99,7 +99,7 @@ def states_bound(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
         return
     if getattr(text_config(call.model.config), "cross_attention_layers", None):
         yield f"output_attentions=True ({type(call.model).__name__} has layers that attend to pictures)"
-    if _windows(call.model) and has_static_cache(call, config) and not sliding_caches_keep_the_last_columns():
+    if _windows(call.model) and has_unsteady_windows(call, config):
         yield "output_attentions=True with a static cache (its sliding layers lose columns in this release)"
 
 

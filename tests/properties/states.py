@@ -143,7 +143,7 @@ def _alone(name: str, row: Row, case: StateCase, eos: int) -> Any:
 
 def alone(name: str, row: Row, case: StateCase, eos: int) -> Any:
     """The output for a prompt alone from transformers as it is, with a cache that grows."""
-    flags = tuple(flag for flag in case.flags if flag != STATIC)
+    flags = tuple(flag for flag in case.flags if flag[0] != "cache_implementation")
     return _alone(name, row, StateCase((), 0, (), flags, case.new), eos)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import GenerationConfig
+from transformers import GenerationConfig, cache_utils
 from transformers.generation.utils import GenerateDecoderOnlyOutput, GenerateEncoderDecoderOutput
 
 from padfix.generation import states
@@ -225,15 +225,22 @@ def test_attention_to_pictures_is_named() -> None:
     assert bound({"output_attentions": False}, layers) == []
 
 
+class HybridCache: ...
+
+
+class StaticCache: ...
+
+
 @pytest.mark.parametrize("window", ["sliding_window", "attention_chunk_size"])
 def test_static_cache_of_a_sliding_layer_is_named_in_releases_that_lose_columns(
     window: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    static = {"cache_implementation": "static"}
-    monkeypatch.setattr(states, "sliding_caches_keep_the_last_columns", lambda: False)
-    assert bound(static, {window: 4}) == [
-        "output_attentions=True with a static cache (its sliding layers lose columns in this release)"
-    ]
-    assert bound(static) == bound(static, {window: None}) == bound({}, {window: 4}) == []
-    monkeypatch.setattr(states, "sliding_caches_keep_the_last_columns", lambda: True)
-    assert bound(static, {window: 4}) == []
+    hybrid = {"cache_implementation": "hybrid"}
+    monkeypatch.delattr(cache_utils, "StaticSlidingWindowLayer", raising=False)
+    named = ["output_attentions=True with a static cache (its sliding layers lose columns in this release)"]
+    assert bound(hybrid, {window: 4}) == bound({}, {window: 4}, past_key_values=HybridCache()) == named
+    assert bound(hybrid) == bound(hybrid, {window: None}) == bound({}, {window: 4}) == []
+    assert bound({"cache_implementation": "static"}, {window: 4}) == []
+    assert bound({}, {window: 4}, past_key_values=StaticCache()) == []
+    monkeypatch.setattr(cache_utils, "StaticSlidingWindowLayer", object, raising=False)
+    assert bound(hybrid, {window: 4}) == []
