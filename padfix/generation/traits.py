@@ -153,9 +153,9 @@ def _config_limits(config: Any) -> Iterator[tuple[float, str]]:
             named = "original_max_position_embeddings"
             limit = int(rope.get(named) or getattr(config, named, 0) or 0)
             yield limit, "LongRoPE switches its factors for every row by the longest one"
-    blocks, size = (getattr(config, name, None) for name in ("index_topk_blocks", "index_block_size"))
-    if blocks and size:  # MiniMax-M3
-        yield blocks * size, "its sparse attention counts blocks of columns, pads included"
+    size = getattr(config, "index_block_size", None)
+    if isinstance(size, int) and getattr(config, "index_topk_blocks", None):  # MiniMax-M3
+        yield size, "its sparse attention counts blocks of columns, pads included"
     if getattr(config, "log_scaling_n_floor", None) and getattr(config, "model_type", "") == "inkling_text":
         yield config.log_scaling_n_floor - 1, "it scales queries by their column, pads included"
     for name in ("index_topk", "keep_window_size"):  # DeepSeek-V3.2 and others; Doge
