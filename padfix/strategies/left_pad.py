@@ -179,6 +179,8 @@ def to_caller(output: Any, job: Job, *, apart: bool = False) -> Any:
     if sequences is None:
         warn(f"the output is a {type(output).__name__} without sequences: it stays in the layout that the model saw.")
         return output
+    if call.ids is not None and sequences.ndim != call.ids.ndim:
+        return output  # codes of sound, without the prompt
     added = _added_columns(sequences, call, plan)
     restored = sequences_to_caller(sequences[:, added:], call.ids, plan.model_width)
     restored = torch.cat((sequences[:, :added], restored), 1) if added else restored
