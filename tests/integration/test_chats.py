@@ -4,88 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 import torch
+from chat import THREE, Chat, cache_name, cache_of
 from oracle import EOS, PAD, alone, build, compare, left_padded, right_padded, together
 from torch import Tensor
 from transformers import DynamicCache
 
 import padfix
 from padfix.generation.cache import MARK
-from padfix.generation.outputs import cache_fields
 
 PADDERS: Mapping[str, Callable[..., dict[str, Tensor]]] = {"right": right_padded, "left": left_padded}
 PROMPTS = [[5, 17, 33, 8], [11, 42], [7, 9, 23, 61, 14]]
 TURNS = [[[21, 22], [31, 32, 34], [44]], [[51], [61, 62], [71, 72, 73]]]
-THREE: dict[str, Any] = {"do_sample": False, "max_new_tokens": 3, "min_new_tokens": 3}
 MODELS = ("llama", "gpt2", "opt", "bloom")
 
 pytestmark = pytest.mark.usefixtures("installed")
-
-
-def cache_of(output: Any) -> Any:
-    """The cache in an output; None where there is none."""
-    return next((getattr(output, name) for name in cache_fields(output)), None)
-
-
-@functools.cache
-def cache_name() -> str:
-    """The argument that takes a cache in this release."""
-    model = build("llama")
-    output = model.generate(torch.tensor([[5, 6, 7]]), **THREE, return_dict_in_generate=True)
-    return cache_fields(output)[0]
-
-
-def real_after_end(new: Tensor) -> Tensor:
-    """The mask over new tokens: 1 up to the first EOS inclusive."""
-    ended = (new == EOS).int().cumsum(1)
-    return ((ended - (new == EOS).int()) == 0).long()
-
-
-class Chat:
-    """A batch of chats, and the same chats held alone."""
-
-    def __init__(self, model: Any, **arguments: Any) -> None:
-        self.model, self.arguments = model, THREE | arguments
-        self.ids = self.mask = torch.zeros(len(PROMPTS), 0, dtype=torch.long)
-        self.rows: list[list[int]] = [[] for _ in PROMPTS]
-        self.cache: Any = None
-        self.shown = 0  # columns that the cache may hold
-
-    def turn(self, texts: list[list[int]], side: str, *, only_new: bool = False, cached: bool = True) -> Any:
-        """One turn of the batch; its replies are checked against those of the chats held alone."""
-        new = PADDERS[side](texts)
-        self.ids, self.mask = (
-            torch.cat(pair, 1) for pair in ((self.ids, new["input_ids"]), (self.mask, new["attention_mask"]))
-        )
-        self.rows = [row + text for row, text in zip(self.rows, texts, strict=True)]
-        batch: dict[str, Any] = {"input_ids": self.ids, "attention_mask": self.mask}
-        if self.cache is not None and cached:
-            batch[cache_name()] = self.cache
-            if only_new:
-                batch["input_ids"] = self.ids[:, self.shown :]
-        expected = alone(self.model, self.rows, distinct=False, **self.arguments)
-        width = batch["input_ids"].shape[1]
-        output = self.model.generate(**batch, **self.arguments, return_dict_in_generate=True, output_logits=True)
-        for row, want in enumerate(expected):
-            got = output.sequences[row, width:].tolist()
-            assert got[: len(want.tokens)] == want.tokens, f"row {row}: {want.tokens} alone, {got} in the batch"
-            logits = torch.stack([step[row] for step in output.logits])[: len(want.tokens)]
-            assert want.logits is not None
-            scale = want.logits.abs().max()
-            assert (logits - want.logits).abs().max() < 1e-4 * scale, f"row {row}: logits"
-        assert torch.equal(output.sequences[:, :width], batch["input_ids"])
-        reply = output.sequences[:, width:]
-        self.ids, self.mask = torch.cat((self.ids, reply), 1), torch.cat((self.mask, real_after_end(reply)), 1)
-        self.rows = [row + want.tokens for row, want in zip(self.rows, expected, strict=True)]
-        self.cache = cache_of(output)
-        self.shown = self.ids.shape[1] - 1
-        return output
 
 
 @pytest.mark.parametrize("only_new", [False, True])
@@ -93,9 +31,9 @@ class Chat:
 @pytest.mark.parametrize("name", MODELS)
 def test_turns_from_the_cache(name: str, sides: str, only_new: bool) -> None:
     chat, (first, *others) = Chat(build(name)), sides.split()
-    chat.turn(PROMPTS, first)
+    chat.turn(PROMPTS, PADDERS[first])
     for texts, side in zip(TURNS, others, strict=True):
-        chat.turn(texts, side, only_new=only_new)
+        chat.turn(texts, PADDERS[side], only_new=only_new)
 
 
 @pytest.mark.parametrize("name", [*MODELS, "mistral", "gemma3", "mamba2", "rwkv"])
@@ -103,7 +41,7 @@ def test_turns_from_the_cache(name: str, sides: str, only_new: bool) -> None:
 def test_turns_without_a_cache(name: str) -> None:
     chat = Chat(build(name))
     for texts in (PROMPTS, *TURNS):
-        chat.turn(texts, "right", cached=False)
+        chat.turn(texts, right_padded, cached=False)
 
 
 @pytest.mark.parametrize("name", ["mistral", "gemma3"])
@@ -114,14 +52,14 @@ def test_windows_prefill_anew(name: str, side: str, caplog: pytest.LogCaptureFix
     chat = Chat(build(name))
     with caplog.at_level(logging.INFO, "padfix"):
         for texts in (PROMPTS, *TURNS):
-            chat.turn(texts, side)
+            chat.turn(texts, PADDERS[side])
 
 
 @pytest.mark.parametrize("only_new", [False, True])
 def test_windows_that_are_not_full_yet(only_new: bool) -> None:
     chat = Chat(build("mistral", sliding_window=64))
     for texts in (PROMPTS, *TURNS):
-        chat.turn(texts, "right", only_new=only_new)
+        chat.turn(texts, right_padded, only_new=only_new)
         assert chat.cache is not None
 
 
@@ -134,7 +72,7 @@ def test_rows_that_end_early() -> None:
     with torch.no_grad():  # the second row's second token ends it
         model.lm_head.weight[[EOS, ends[1][1]]] = model.lm_head.weight[[ends[1][1], EOS]]
     for texts in (PROMPTS, *TURNS):
-        chat.turn(texts, "right")
+        chat.turn(texts, right_padded)
     assert not bool(chat.mask[1].all())
 
 
@@ -209,8 +147,8 @@ def test_chat_that_is_tokenized_anew_each_turn(caplog: pytest.LogCaptureFixture)
 def test_row_to_which_nothing_is_said(only_new: bool) -> None:
     """It goes on from the last token of its reply, which is in no cache yet."""
     chat = Chat(build("llama"))
-    chat.turn(PROMPTS, "right")
-    chat.turn([[21, 22], [], [44]], "right", only_new=only_new)
+    chat.turn(PROMPTS, right_padded)
+    chat.turn([[21, 22], [], [44]], right_padded, only_new=only_new)
 
 
 def test_row_without_a_token_beside_the_cached_ones(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,90 @@
+"""A batch of chats, held turn by turn, and the same chats held alone: the oracle of what caches give.
+
+    chat = Chat(build("llama"), prompts=3)
+    chat.turn([[5, 6], [7], [8, 9]], right_padded)
+
+`turn` fails, naming the row, where a row's new tokens or logits are not what the chat held alone gets.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from oracle import EOS, alone, build
+from torch import Tensor
+
+from padfix.generation.outputs import cache_fields
+
+__all__ = ["THREE", "Chat", "cache_name", "cache_of", "real_after_end"]
+
+THREE: dict[str, Any] = {"do_sample": False, "max_new_tokens": 3, "min_new_tokens": 3}
+
+
+def cache_of(output: Any) -> Any:
+    """The cache in an output; None where there is none."""
+    return next((getattr(output, name) for name in cache_fields(output)), None)
+
+
+@functools.cache
+def cache_name() -> str:
+    """The argument that takes a cache in this release."""
+    model = build("llama")
+    output = model.generate(torch.tensor([[5, 6, 7]]), **THREE, return_dict_in_generate=True)
+    return cache_fields(output)[0]
+
+
+def real_after_end(new: Tensor) -> Tensor:
+    """The mask over new tokens: 1 up to the first EOS inclusive."""
+    ended = (new == EOS).int().cumsum(1)
+    return ((ended - (new == EOS).int()) == 0).long()
+
+
+class Chat:
+    """A batch of chats, and the same chats held alone."""
+
+    def __init__(self, model: Any, *, rows: int = 3, **arguments: Any) -> None:
+        self.model, self.arguments = model, THREE | arguments
+        self.ids = self.mask = torch.zeros(rows, 0, dtype=torch.long)
+        self.rows: list[list[int]] = [[] for _ in range(rows)]
+        self.cache: Any = None
+        self.shown = 0  # columns that the cache may hold
+
+    def turn(
+        self,
+        texts: Sequence[Sequence[int]],
+        padder: Callable[..., dict[str, Tensor]],
+        *,
+        only_new: bool = False,
+        cached: bool = True,
+    ) -> Any:
+        """One turn of the batch; its replies are checked against those of the chats held alone."""
+        new = padder(texts)
+        self.ids, self.mask = (
+            torch.cat(pair, 1) for pair in ((self.ids, new["input_ids"]), (self.mask, new["attention_mask"]))
+        )
+        self.rows = [[*row, *text] for row, text in zip(self.rows, texts, strict=True)]
+        batch: dict[str, Any] = {"input_ids": self.ids, "attention_mask": self.mask}
+        if self.cache is not None and cached:
+            batch[cache_name()] = self.cache
+            if only_new:
+                batch["input_ids"] = self.ids[:, self.shown :]
+        expected = alone(self.model, self.rows, distinct=False, **self.arguments)
+        width = batch["input_ids"].shape[1]
+        output = self.model.generate(**batch, **self.arguments, return_dict_in_generate=True, output_logits=True)
+        for row, want in enumerate(expected):
+            got = output.sequences[row, width:].tolist()
+            assert got[: len(want.tokens)] == want.tokens, f"row {row}: {want.tokens} alone, {got} in the batch"
+            logits = torch.stack([step[row] for step in output.logits])[: len(want.tokens)]
+            assert want.logits is not None
+            scale = want.logits.abs().max()
+            assert (logits - want.logits).abs().max() < 1e-4 * scale, f"row {row}: logits"
+        assert torch.equal(output.sequences[:, :width], batch["input_ids"])
+        reply = output.sequences[:, width:]
+        self.ids, self.mask = torch.cat((self.ids, reply), 1), torch.cat((self.mask, real_after_end(reply)), 1)
+        self.rows = [row + want.tokens for row, want in zip(self.rows, expected, strict=True)]
+        self.cache = cache_of(output)
+        self.shown = self.ids.shape[1] - 1
+        return output
