@@ -41,6 +41,8 @@ def group_bound(call: GenerateCall, config: GenerationConfig, plan: LayoutPlan) 
     if encoded is not None and not isinstance(encoded, Mapping):
         yield f"encoder_outputs= of type {type(encoded).__name__} (only a ModelOutput can be split)"
     yield from _without_rows(call, media_of(call, plan.to_caller(plan.real, fill=False)))
+    if call.is_decoder_prompt and isinstance(config.decoder_start_token_id, (list, tuple)):
+        yield "decoder_start_token_id=[...] (one for each row)"
     if len(begin_with_start(call, config, plan)) > 1:
         yield f"{call.ids_name}= (some prompts begin with the decoder's start token and some do not)"
 

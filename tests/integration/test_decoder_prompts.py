@@ -110,6 +110,16 @@ def test_prompts_with_columns_of_pads_in_all_rows_keep_their_start_token(extra: 
     _check(name, STARTING, prompts)
 
 
+def test_a_start_token_for_each_row_is_refused_by_name() -> None:
+    name = "T5ForConditionalGeneration"
+    model, inputs = model_of(name), {**encoded_input(name), **_prompts(ROWS, "right")}
+    arguments = GREEDY | {"decoder_start_token_id": [BOS, BOS, 3]}
+    with padfix.suppressed():
+        stock = model.generate(**inputs, **arguments)
+    with pytest.warns(PadfixWarning, match=r"decoder_start_token_id=\[...\]"):
+        assert torch.equal(model.generate(**inputs, **arguments), stock)
+
+
 NEEDING = there(sorted(NEEDS_DECODER_POSITIONS))
 needs_advance = pytest.mark.skipif(not compat.positions_advance(), reason="this release does not carry them on")
 
