@@ -16,9 +16,10 @@ import torch
 from oracle import EOS, alone, build
 from torch import Tensor
 
+import padfix
 from padfix.generation.outputs import cache_fields
 
-__all__ = ["THREE", "Chat", "cache_name", "cache_of", "real_after_end"]
+__all__ = ["THREE", "Chat", "cache_name", "cache_of", "real_after_end", "takes_new_tokens_alone"]
 
 THREE: dict[str, Any] = {"do_sample": False, "max_new_tokens": 3, "min_new_tokens": 3}
 
@@ -34,6 +35,20 @@ def cache_name() -> str:
     model = build("llama")
     output = model.generate(torch.tensor([[5, 6, 7]]), **THREE, return_dict_in_generate=True)
     return cache_fields(output)[0]
+
+
+@functools.cache
+def takes_new_tokens_alone() -> bool:
+    """Whether `generate` of this release goes on from a cache with the new tokens alone beside the whole mask."""
+    model = build("llama")
+    with padfix.suppressed():
+        turn = model.generate(torch.tensor([[5, 6, 7]]), **THREE, return_dict_in_generate=True)
+        new = {"input_ids": turn.sequences[:, -1:], "attention_mask": torch.ones(1, 6).long()}
+        try:
+            model.generate(**new, **{cache_name(): cache_of(turn)}, **THREE)
+        except (IndexError, RuntimeError, ValueError):
+            return False
+    return True
 
 
 def real_after_end(new: Tensor) -> Tensor:

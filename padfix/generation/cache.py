@@ -14,6 +14,7 @@ from torch import Tensor
 from ..layout.plan import LayoutPlan
 from .call import GenerateCall
 from .compat import CACHE_NAMES
+from .traits import windows
 
 __all__ = ["PassedCache", "cache_bound", "cache_to_caller", "is_movable", "passed_cache"]
 
@@ -74,6 +75,8 @@ def cache_bound(
         yield f"{name} (the mask takes for tokens what were pads when it was filled)"
     if holes and not _reads_mask(call.model):
         yield f"{name} (its pads would count as positions)"
+    if holes and not hasattr(passed.cache, "layers") and any(total >= window for window in windows(call.model)):
+        yield f"{name} (its pads would count in the window)"
     if (holes or not plan.is_identity) and not is_movable(passed.cache, total, trims=plan.trim > 0):
         yield f"{name} (a {type(passed.cache).__name__} whose columns cannot be told apart or moved)"
 

@@ -15,7 +15,7 @@ from ..layout.plan import LayoutPlan
 from .cache import PassedCache
 from .call import GenerateCall
 from .compat import has_static_cache, has_unsteady_windows
-from .traits import text_config
+from .traits import text_config, windows
 
 __all__ = ["ENCODER_STATES", "ONE_PROMPT_LOOPS", "STATES", "Columns", "states_bound", "states_to_caller"]
 
@@ -57,7 +57,7 @@ class Columns:
         """The columns in a call that runs with `config`; see `Job` for the cache that it brings."""
         cached = 0 if cache is None else cache.columns
         fed = plan.without_first(cached) if cached and past is None else plan
-        return cls(fed, added, cached, _windows(call.model), has_static_cache(call, config))
+        return cls(fed, added, cached, windows(call.model), has_static_cache(call, config))
 
     def fed(self, step: int) -> int:
         """The number of columns that the model is fed up to a step, of which 0 is the prefill."""
@@ -99,7 +99,7 @@ def states_bound(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
         return
     if getattr(text_config(call.model.config), "cross_attention_layers", None):
         yield f"output_attentions=True ({type(call.model).__name__} has layers that attend to pictures)"
-    if _windows(call.model) and has_unsteady_windows(call, config):
+    if windows(call.model) and has_unsteady_windows(call, config):
         yield "output_attentions=True with a static cache (its sliding layers lose columns in this release)"
 
 
@@ -163,10 +163,3 @@ def _moved(steps: Any, move: Move, columns: Columns) -> tuple[Any, ...] | None:
             return None
         moved.append(tuple(now))
     return tuple(moved)
-
-
-def _windows(model: Any) -> frozenset[int]:
-    """The sizes of the windows of a model's sliding and chunked layers."""
-    config = text_config(model.config)
-    sizes = (getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size"))
-    return frozenset(size for size in sizes if isinstance(size, int) and size > 0)

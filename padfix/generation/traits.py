@@ -26,7 +26,7 @@ from .exceptions import (
     WINDOW_COUNTS_PADS_BEFORE,
 )
 
-__all__ = ["Traits", "has_position_table", "is_known", "needs_decoder_positions", "text_config", "traits_of"]
+__all__ = ["Traits", "has_position_table", "is_known", "needs_decoder_positions", "text_config", "traits_of", "windows"]
 
 
 @dataclass(frozen=True)
@@ -219,6 +219,13 @@ def text_config(config: Any) -> Any:
     """The part of a configuration that describes the text model, of an encoder-decoder the decoder."""
     read = getattr(config, "get_text_config", None)
     return config if read is None else read(decoder=True)
+
+
+def windows(model: Any) -> frozenset[int]:
+    """The sizes of the windows of a model's sliding and chunked layers."""
+    config = text_config(model.config)
+    sizes = (getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size"))
+    return frozenset(size for size in sizes if isinstance(size, int) and size > 0)
 
 
 def _ropes(config: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:

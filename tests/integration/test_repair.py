@@ -29,7 +29,7 @@ from oracle import (
 )
 from stock import CACHE_IS_NONE, assert_same, endless, expected, new_tokens, unchanged
 from torch import Tensor
-from transformers import GenerationConfig
+from transformers import DynamicCache, GenerationConfig
 from transformers.generation.utils import GenerationMixin
 
 import padfix
@@ -526,6 +526,7 @@ def test_the_output_keeps_its_class_and_the_order_of_its_fields(asked: str) -> N
     assert len(output.to_tuple()) == len(stock.to_tuple())
 
 
+@pytest.mark.skipif(not hasattr(DynamicCache(), "layers"), reason="this release keeps columns beyond the window")
 def test_a_cache_that_cannot_be_moved_comes_back_as_none_with_a_warning() -> None:
     model = build("mistral")
     with pytest.warns(PadfixWarning, match=f"the field {CACHE_FIELD} of this output is None"):

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from chat import Chat
+from chat import Chat, takes_new_tokens_alone
+from facts import RELEASE
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import build, left_padded, right_padded
@@ -20,9 +21,10 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
     "bloom": {},
     "mistral": {"sliding_window": 4},
     "mistral, a window that stays open": {"sliding_window": 200},
-    "gemma3": {},
-    "mamba2": {},
+    **({"gemma3": {}} if RELEASE >= (4, 57) else {}),  # before, a prompt alone depends on its cache
+    **({"mamba2": {}} if RELEASE >= (4, 51) else {}),  # before, a prompt of one token raises
 }
+GO_ON = ("llama", "gpt2", "bloom", "mistral, a window that stays open")
 PADDERS: Mapping[str, Callable[..., dict[str, Tensor]]] = {"right": right_padded, "left": left_padded}
 
 
@@ -58,9 +60,11 @@ def test_chats(name: str, chat: list[Turn]) -> None:
     held = Chat(_model(name), rows=len(chat[0].texts))
     for turn in chat:
         padder = functools.partial(PADDERS[turn.side], extra=turn.extra)
-        # New tokens alone say nothing of a window that was full: padfix names it, and no row is promised.
-        only_new = turn.only_new and name in ("llama", "gpt2", "bloom", "mistral, a window that stays open")
-        held.turn(turn.texts, padder, cached=turn.cached, only_new=only_new)
+        # Of a window that was full, new tokens alone are not enough: padfix names it, and no row is promised. With a
+        # recurrent state, whole sequences without pads are stock's business, which runs them on top of it.
+        only_new = turn.only_new and takes_new_tokens_alone() and name in GO_ON
+        cached = turn.cached and name != "mamba2"
+        held.turn(turn.texts, padder, cached=cached, only_new=only_new)
 
 
 @functools.cache
