@@ -37,7 +37,8 @@ def first_keys(cache: Any) -> Tensor:
     """The keys of a cache's first layer, of shape (rows, heads, columns, size)."""
     layers = cache if isinstance(cache, tuple) else getattr(cache, "layers", None)
     found: Any = cache.key_cache[0] if layers is None else getattr(layers[0], "keys", layers[0])
-    return found[0] if isinstance(found, tuple) else found
+    keys: Tensor = found[0] if isinstance(found, tuple) else found
+    return keys
 
 
 def skip_tuples(cache: Any) -> None:
