@@ -29,9 +29,9 @@ pytest.register_assert_rewrite(
 )
 
 # How many examples a property gets: HYPOTHESIS_PROFILE is dev (50; the default), ci (300; where CI is set), brief (100;
-# CI on older releases) or deep (5,000). ci and brief draw the same examples in every run, so that a red run speaks of the
-# change and not of the draw; dev and deep search anew each time, and what they find is kept in .hypothesis and printed as
-# a blob to replay.
+# CI on older releases) or deep (5,000). ci and brief draw the same examples in every run, so that a red run speaks of
+# the change and not of the draw; dev and deep search anew each time, and what they find is kept in .hypothesis and
+# printed as a blob to replay.
 hypothesis.settings.register_profile("dev", max_examples=50, deadline=None, print_blob=True)
 hypothesis.settings.register_profile(
     "ci", max_examples=300, deadline=None, print_blob=True, derandomize=True, database=None
