@@ -79,6 +79,7 @@ EXACT_SINCE: Mapping[str, tuple[int, int]] = {
     "Gemma2ForCausalLM": (4, 57),
     "Gemma3ForCausalLM": (4, 57),
     "Gemma3ForConditionalGeneration": (4, 57),
+    "MoonshineForConditionalGeneration": (4, 57),  # under beams
     "BlipTextLMHeadModel": (4, 57),  # before, it counts the positions of new tokens by columns
     "RoCBertForCausalLM": (5, 0),
     "XLMRobertaXLForCausalLM": (5, 0),
