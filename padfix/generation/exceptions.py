@@ -15,6 +15,7 @@ __all__ = [
     "MIXES_ROWS",
     "NEEDS_DECODER_POSITIONS",
     "NOT_EXACT",
+    "ONE_TOKEN_GOES_ON",
     "POSITION_TABLES",
     "WINDOW_COUNTS_PADS_BEFORE",
 ]
@@ -65,6 +66,9 @@ NEEDS_DECODER_POSITIONS = frozenset(
 # Classes of which a batch of several rows is not exact even without pads: RWKV broadcasts its shifted state over the
 # rows, HunYuan-VL counts the images of the whole batch.
 MIXES_ROWS = frozenset({"RwkvForCausalLM", "HunYuanVLForConditionalGeneration"})
+
+# Classes that go on from what the call before has left in the model where a prompt has one token, alone too.
+ONE_TOKEN_GOES_ON = frozenset({"RecurrentGemmaForCausalLM"})
 
 # Classes that left padding makes exact only from a release on, measured in the same way. Of the releases between two
 # measurements only the later is taken for exact.

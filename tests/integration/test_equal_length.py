@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 import torch
+import transformers
 from facts import CACHE_FIELD
 from oracle import EOS, GREEDY, PADDERS, ROWS, alone, build, check, compare, is_there, right_padded, together
 
@@ -216,3 +218,14 @@ def test_what_an_encoder_gave_follows_its_rows() -> None:
     expected = model.generate(input_ids=encoder, **arguments)
     encoded = model.get_encoder()(encoder)
     assert torch.equal(model.generate(encoder_outputs=encoded, **arguments), expected)
+
+
+@pytest.mark.parametrize(("rows", "says"), [([[5], [6, 7, 8]], True), ([[5, 9], [6, 7, 8]], False)])
+def test_prompt_of_one_token_that_depends_on_the_call_before_is_named(rows: list[list[int]], says: bool) -> None:
+    model = build("llama")
+    model.__class__ = type("RecurrentGemmaForCausalLM", (transformers.LlamaForCausalLM,), {})
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        model.generate(**right_padded(rows), **GREEDY)
+    words = "takes a prompt of one token for a step of the call before"
+    assert any(words in str(one.message) for one in said) == says
