@@ -18,7 +18,7 @@ from .generation import apart, compat, lengths, limits, media
 from .generation.cache import cache_bound
 from .generation.call import GenerateCall, bind
 from .generation.compat import CACHE_NAMES
-from .generation.exceptions import ONE_TOKEN_GOES_ON
+from .generation.exceptions import ONE_TOKEN_GOES_ON, stands_in
 from .generation.pads import Found, detect
 from .generation.start import start_bound
 from .generation.traits import Traits, traits_of
@@ -148,7 +148,7 @@ def decide(call: GenerateCall, found: Found, settings: Settings, original: Calla
                 f"{wording.guessed(where, each)}: what exceeds the shortest run was taken for padding. Pass the "
                 "tokenizer's mask to be sure and to silence this."
             )
-    if 1 in repair.job.plan.lengths and any(one.__name__ in ONE_TOKEN_GOES_ON for one in type(call.model).__mro__):
+    if 1 in repair.job.plan.lengths and stands_in(ONE_TOKEN_GOES_ON, call.model):
         notices.warn(
             f"{traits.name} takes a prompt of one token for a step of the call before, alone too: what such a row gets "
             "depends on that call. Give it a second token, such as BOS."

@@ -28,7 +28,7 @@ ROWS = [[5, 17, 33, 8, 61, 24, 9], [11, 42, 7], [71, 13, 55, 29, 3]]
 
 GREEDY: dict[str, Any] = {"do_sample": False, "max_new_tokens": 6}
 
-_LLAMA = {
+LLAMA = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,
     "intermediate_size": 48,
@@ -40,8 +40,8 @@ _LLAMA = {
 
 # Name -> (class, configuration); heads are untied, since a tied one tends to repeat its last token.
 MODELS: Mapping[str, tuple[str, dict[str, Any]]] = {
-    "llama": ("LlamaForCausalLM", _LLAMA),
-    "mistral": ("MistralForCausalLM", _LLAMA | {"sliding_window": 4}),
+    "llama": ("LlamaForCausalLM", LLAMA),
+    "mistral": ("MistralForCausalLM", LLAMA | {"sliding_window": 4}),
     "gpt2": (
         "GPT2LMHeadModel",
         {
@@ -93,7 +93,7 @@ MODELS: Mapping[str, tuple[str, dict[str, Any]]] = {
     ),
     "gemma3": (  # a sliding layer, then a full one; up to 4.51 the pattern says so
         "Gemma3ForCausalLM",
-        _LLAMA
+        LLAMA
         | {
             "head_dim": 8,
             "sliding_window": 4,

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import transformers
 from facts import RELEASE
-from oracle import BOS, EOS, PAD, VOCABULARY
+from oracle import BOS, EOS, LLAMA, PAD
 from torch import Tensor
 
 # How many pictures each prompt has: several, none, one; as many in all as there are prompts.
@@ -27,19 +27,7 @@ IMAGE, VIDEO, START, END = 95, 94, 93, 92
 # No model says that it sees a picture.
 DECODING: dict[str, Any] = {"suppress_tokens": [IMAGE, VIDEO, START, END]}
 
-_TEXT = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 256,
-    "pad_token_id": PAD,
-    "bos_token_id": BOS,
-    "eos_token_id": EOS,
-    "tie_word_embeddings": False,
-}
+_TEXT = LLAMA | {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "tie_word_embeddings": False}
 _CLIP = {
     "model_type": "clip_vision_model",
     "hidden_size": 32,

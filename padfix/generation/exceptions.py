@@ -6,7 +6,8 @@ the prompt alone. traits.py reads these tables, and the configuration of a model
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
+from typing import Any
 
 __all__ = [
     "COLUMNS_COUNTED",
@@ -18,6 +19,7 @@ __all__ = [
     "ONE_TOKEN_GOES_ON",
     "POSITION_TABLES",
     "WINDOW_COUNTS_PADS_BEFORE",
+    "stands_in",
 ]
 
 _MASK_IGNORED = "its recurrence runs over pads, whatever the mask says"
@@ -131,3 +133,8 @@ POSITION_TABLES = (
     "positions_embed",
     "wpe",
 )
+
+
+def stands_in(table: Container[str], model: Any) -> bool:
+    """Whether the class of a model, or one that it derives from, is in a table of names."""
+    return any(one.__name__ in table for one in type(model).__mro__)

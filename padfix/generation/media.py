@@ -8,7 +8,7 @@ looks at a batch whose pictures happen to be as many as its rows and takes them 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from .call import GenerateCall
+from .exceptions import stands_in
 from .placeholders import alike, by_grid, by_place, numbers, placeholder, runs
 
 __all__ = ["PICTURE_AXES", "Media", "Medium", "filled_up", "is_medium", "media_of"]
@@ -144,7 +145,7 @@ def filled_up(call: GenerateCall, real: Tensor) -> Iterator[str]:
 
 def _filled_up(call: GenerateCall, real: Tensor) -> tuple[int, ...] | None:
     """The number of pictures of each row, where the model fills rows with fewer of them up; None elsewhere."""
-    if call.get("pixel_values") is None or not _is_one_of(call.model, FILLED_UP):
+    if call.get("pixel_values") is None or not stands_in(FILLED_UP, call.model):
         return None
     marked = _marked(call, placeholder(call.model.config, IMAGE_TOKENS), real)
     return None if marked is None else tuple(int(row.sum()) for row in marked)
@@ -159,10 +160,6 @@ def _values(call: GenerateCall, medium: Medium) -> dict[str, Any]:
     return {name: call.arguments[name] for name in call.arguments if is_medium(call, name) and _medium(name) is medium}
 
 
-def _is_one_of(model: Any, names: Iterable[str]) -> bool:
-    return any(one.__name__ in names for one in type(model).__mro__)
-
-
 class _Found(NamedTuple):
     """The number of items of each row, and the places of its entries in each argument."""
 
@@ -174,7 +171,7 @@ def _found(call: GenerateCall, medium: Medium, values: dict[str, Any], real: Ten
     """What of a medium belongs to which row; None where it cannot be told."""
     token = placeholder(call.model.config, medium.tokens)
     marked = _marked(call, token, real)
-    if token is None or _is_one_of(call.model, PICTURES_IN_ROWS):
+    if token is None or stands_in(PICTURES_IN_ROWS, call.model):
         # The rows' own, and nothing stands for a picture in the ids, or an axis of rows is there for it.
         if any(len(value) != call.batch for value in values.values()):
             return None

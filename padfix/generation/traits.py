@@ -24,6 +24,7 @@ from .exceptions import (
     NOT_EXACT,
     POSITION_TABLES,
     WINDOW_COUNTS_PADS_BEFORE,
+    stands_in,
 )
 
 __all__ = ["Traits", "has_position_table", "is_known", "needs_decoder_positions", "text_config", "traits_of", "windows"]
@@ -69,7 +70,7 @@ def traits_of(model: Any) -> Traits:
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     rules = list(_limits(base))
     names = [one.__name__ for one in type(base).__mro__]
-    mixes_rows = any(name in MIXES_ROWS for name in names)
+    mixes_rows = stands_in(MIXES_ROWS, base)
     told = registered(type(base))
     if told is not None:
         rules = [] if told.left_padding_exact else [(0, told.reason or "registered as not exact left-padded")]
@@ -91,7 +92,7 @@ def traits_of(model: Any) -> Traits:
 
 def needs_decoder_positions(model: Any) -> bool:
     """Whether a padded prompt of the model's decoder needs decoder_position_ids, and generate carries them on."""
-    return positions_advance() and any(one.__name__ in NEEDS_DECODER_POSITIONS for one in type(model).__mro__)
+    return positions_advance() and stands_in(NEEDS_DECODER_POSITIONS, model)
 
 
 def is_known(model_class: type) -> bool:

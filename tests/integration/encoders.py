@@ -9,24 +9,22 @@ from typing import Any
 
 import torch
 import transformers
-from oracle import BOS, EOS, PAD
+from oracle import BOS, EOS, LLAMA, PAD
 from torch import Tensor
 
 __all__ = ["ENCODERS", "encoded_input", "model_of", "there"]
 
 IDS: dict[str, Any] = {"vocab_size": 99, "pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}
 START: dict[str, Any] = {"decoder_start_token_id": BOS, "tie_word_embeddings": False}
-TEXT: dict[str, Any] = IDS | {
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "max_position_embeddings": 256,
-    "sliding_window": 4,
-    "layer_types": ["sliding_attention", "full_attention"],
-}
+TEXT: dict[str, Any] = (
+    LLAMA
+    | IDS
+    | {
+        "head_dim": 8,
+        "sliding_window": 4,
+        "layer_types": ["sliding_attention", "full_attention"],
+    }
+)
 # The BART family's names.
 FAMILY: dict[str, Any] = (
     IDS

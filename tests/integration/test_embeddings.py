@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from oracle import BOS, EOS, GREEDY, PAD, PADDERS, ROWS, alone, build, compare, together
+from oracle import BOS, EOS, GREEDY, LLAMA, PAD, PADDERS, ROWS, alone, build, compare, together
 from stock import CACHE_IS_NONE
 from torch import Tensor
 
@@ -21,18 +21,17 @@ from padfix.generation import compat
 
 pytestmark = [pytest.mark.usefixtures("installed"), CACHE_IS_NONE]
 
-TEXT: dict[str, Any] = {
-    "vocab_size": 99,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 256,
+TEXT: dict[str, Any] = LLAMA | {
     "tie_word_embeddings": False,
     "pad_token_id": PAD,
     "bos_token_id": BOS,
     "eos_token_id": EOS,
+}
+VISION: dict[str, Any] = {
+    "hidden_size": 32,
+    "intermediate_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
 }
 
 
@@ -68,15 +67,9 @@ def _gemma3() -> Any:
         "sliding_window_pattern": 2,
         "layer_types": ["sliding_attention", "full_attention"],
     }
-    vision: dict[str, Any] = {
-        "hidden_size": 32,
-        "intermediate_size": 32,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-    }
     config = transformers.Gemma3Config(
         text_config=text,
-        vision_config=vision | {"image_size": 16, "patch_size": 4},
+        vision_config=VISION | {"image_size": 16, "patch_size": 4},
         mm_tokens_per_image=4,
         boi_token_index=95,
         eoi_token_index=96,
@@ -87,15 +80,9 @@ def _gemma3() -> Any:
 
 
 def _llava() -> Any:
-    vision: dict[str, Any] = {
-        "hidden_size": 32,
-        "intermediate_size": 32,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-    }
     config = transformers.LlavaConfig(
         text_config=transformers.LlamaConfig(**TEXT),
-        vision_config=transformers.CLIPVisionConfig(**vision, image_size=8, patch_size=4),
+        vision_config=transformers.CLIPVisionConfig(**VISION, image_size=8, patch_size=4),
         image_token_index=90,
         tie_word_embeddings=False,
     )

@@ -11,7 +11,7 @@ import pytest
 import torch
 import transformers
 from encoders import encoded_input, model_of
-from oracle import BOS, EOS, GREEDY, PAD, PADDERS, ROWS, check, right_padded
+from oracle import BOS, EOS, GREEDY, LLAMA, PAD, PADDERS, ROWS, check, right_padded
 from stock import CACHE_IS_NONE
 
 import padfix
@@ -27,17 +27,7 @@ pytestmark = [
 ]
 
 IDS: dict[str, Any] = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}
-TEXT: dict[str, Any] = IDS | {
-    "vocab_size": 99,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "max_position_embeddings": 256,
-    "tie_word_embeddings": False,
-}
+TEXT: dict[str, Any] = LLAMA | IDS | {"head_dim": 8, "tie_word_embeddings": False}
 LAYERS: dict[str, Any] = {key: TEXT[key] for key in ("hidden_size", "intermediate_size", "num_attention_heads")}
 HEARD = 90  # the placeholder of a sound
 
