@@ -19,6 +19,7 @@ from .generation.cache import cache_bound
 from .generation.call import GenerateCall, bind
 from .generation.compat import CACHE_NAMES
 from .generation.exceptions import ONE_TOKEN_GOES_ON, stands_in
+from .generation.marks import remember
 from .generation.pads import Found, detect
 from .generation.start import start_bound
 from .generation.traits import Traits, traits_of
@@ -59,8 +60,12 @@ def run(
     for watcher in notices.watchers() if call is not None else ():
         watcher.called(call)
     found = None if call is None else detect(call)
-    if call is None or found is None:
+    if call is None:
         return original(model, *args, **kwargs)
+    if found is None:
+        output = original(model, *args, **kwargs)
+        remember(output, call)
+        return output
     notices.tally("padded")
     try:
         repair = decide(call, found, settings, original)
@@ -70,10 +75,15 @@ def run(
     # An assistant's calls belong to this one: its caches have to come back to it as they are.
     with override("off") if call.get("assistant_model") is not None else nullcontext():
         if repair is None or repair.strategy is None:
-            return original(model, *args, **kwargs)
+            output = original(model, *args, **kwargs)
+            remember(output, call, found.padding.real, found.past)
+            return output
         notices.tally("repaired")
         with hooks_in_place():
-            return repair.strategy(repair.job, original)
+            output = repair.strategy(repair.job, original)
+        job = repair.job
+        remember(output, job.call, job.plan.to_caller(job.plan.real, fill=False), job.past)
+        return output
 
 
 @dataclass(frozen=True)
@@ -85,12 +95,14 @@ class Repair:
         strategy: What runs it; None where no strategy is exact for the model.
         obstacles: What stands in the way, a phrase each; the call cannot be repaired where there are any.
         needed: Whether transformers would get the call wrong as it is.
+        anew: Why the call, which is one without a cache, cannot go on from the cache that it brought.
     """
 
     job: Job
     strategy: Strategy | None
     obstacles: tuple[str, ...]
     needed: bool
+    anew: tuple[str, ...] = ()
 
 
 def decide(call: GenerateCall, found: Found, settings: Settings, original: Callable[..., Any]) -> Repair | None:
@@ -121,7 +133,8 @@ def decide(call: GenerateCall, found: Found, settings: Settings, original: Calla
     call, found, repair = _without_cache(call, found, repair, traits, settings)
     padding = found.padding
     if not traits.known and settings.mode != "warn":
-        repair = choose_repair(call, found, _tried_out(traits, repair, original), settings)
+        again = choose_repair(call, found, _tried_out(traits, repair, original), settings)
+        repair = replace(again, needed=again.needed or repair.needed, anew=repair.anew)
     nothing_to_do = not repair.needed and not repair.obstacles
     if padding.empty and (nothing_to_do or settings.mode != "warn"):  # warn has one report a call site
         _say(wording.empty(prompt, padding), settings)
@@ -130,9 +143,9 @@ def decide(call: GenerateCall, found: Found, settings: Settings, original: Calla
     if lengths.new_tokens(call, config) <= 0:
         return None  # transformers raises: max_length leaves no room for a new token
     where, seen = next((pair for pair in prompts if not bool(pair[1].real.all())), prompts[0])
-    padded = wording.padded(where, seen)
+    padded = " ".join(filter(None, (wording.padded(where, seen), wording.anew(repair.anew))))
     if settings.mode == "warn":
-        helps = repair.strategy is STRATEGIES["left_pad"]
+        helps = repair.strategy is STRATEGIES["left_pad"] and not repair.anew
         remedy = wording.PAD_LEFT if seen.misplaced and helps else wording.USE_FIX
         sentences = (padded, wording.seen_by(repair.job.reads_history), remedy)
         _leave(" ".join(filter(None, sentences)), repair.obstacles, settings)
@@ -154,7 +167,8 @@ def decide(call: GenerateCall, found: Found, settings: Settings, original: Calla
             "depends on that call. Give it a second token, such as BOS."
         )
     by_length = repair.strategy is STRATEGIES["equal_length"]
-    if by_length or not repair.job.plan.is_identity or repair.job.reads_history or found.negative is not None:
+    is_same = repair.job.plan.is_identity and not repair.anew
+    if by_length or not is_same or repair.job.reads_history or found.negative is not None:
         notices.info_once(f"{padded} Repaired.", notices.call_site())
     return repair
 
@@ -192,16 +206,12 @@ def _without_cache(
     """The call and its repair without the cache, where that is exact and with it none is."""
     if not repair.obstacles or found.cache is None or not found.cache.whole:
         return call, found, repair
-    anew = call.without(*CACHE_NAMES)
-    again = detect(anew)
-    if again is None:
-        return call, found, repair
-    other = choose_repair(anew, again, traits, settings)
+    without = call.without(*CACHE_NAMES)
+    again = detect(without) or replace(found, cache=None, padding=replace(found.padding, cached=0))
+    other = choose_repair(without, again, traits, settings)
     if other.obstacles:
         return call, found, repair
-    if settings.mode != "warn":
-        notices.info_once(f"The prompt runs anew, without {'; '.join(repair.obstacles)}.", notices.call_site())
-    return anew, again, other
+    return without, again, replace(other, needed=True, anew=repair.obstacles)
 
 
 def attempt(call: GenerateCall, found: Found, traits: Traits, settings: Settings, *, trim: bool) -> Repair:

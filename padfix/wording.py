@@ -14,6 +14,7 @@ __all__ = [
     "TAKE_OUT",
     "USE_FIX",
     "Where",
+    "anew",
     "empty",
     "guessed",
     "misplaced",
@@ -49,13 +50,18 @@ def negative_prompt(padding: Padding) -> Where:
 
 
 def padded(where: Where, padding: Padding) -> str:
-    """That rows have pads: after real tokens where some do, else at all."""
+    """That rows have pads: after real tokens where some do, else at all; empty where none has."""
     if padding.guessed and where.is_decoder_prompt:
         return f"{guessed(where, padding)}."
     if padding.misplaced:
         return misplaced(where, padding)
     rows = tuple(row for row, full in enumerate(padding.real.all(dim=1).tolist()) if not full)
-    return f"{_rows(where, rows, 'is', 'are')} padded."
+    return f"{_rows(where, rows, 'is', 'are')} padded." if rows else ""
+
+
+def anew(reasons: Collection[str]) -> str:
+    """That a cache cannot serve; empty where there are no reasons."""
+    return f"The sequences have to run anew, without {'; '.join(reasons)}." if reasons else ""
 
 
 def misplaced(where: Where, padding: Padding) -> str:

@@ -74,13 +74,24 @@ class Chat:
         *,
         only_new: bool = False,
         cached: bool = True,
+        retokenized: bool = False,
     ) -> Any:
-        """One turn of the batch; its replies are checked against those of the chats held alone."""
-        new = padder(texts)
+        """One turn of the batch; its replies are checked against those of the chats held alone.
+
+        Args:
+            texts: What is said to each row.
+            padder: Pads the new tokens; with `retokenized` the whole of each chat.
+            only_new: Whether the call brings the new tokens alone.
+            cached: Whether it brings the cache of the turn before.
+            retokenized: Whether each row is one run of tokens again, whatever columns the turn before had.
+        """
+        self.rows = [[*row, *text] for row, text in zip(self.rows, texts, strict=True)]
+        new = padder(self.rows if retokenized else texts)
+        if retokenized:
+            self.ids = self.mask = torch.zeros(len(texts), 0, dtype=torch.long)
         self.ids, self.mask = (
             torch.cat(pair, 1) for pair in ((self.ids, new["input_ids"]), (self.mask, new["attention_mask"]))
         )
-        self.rows = [[*row, *text] for row, text in zip(self.rows, texts, strict=True)]
         batch: dict[str, Any] = {"input_ids": self.ids, "attention_mask": self.mask}
         if self.cache is not None and cached:
             batch[cache_name()] = self.cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator, MutableMapping, MutableSequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +13,13 @@ from torch import Tensor
 
 from ..layout.plan import LayoutPlan
 from .call import GenerateCall
+from .columns import columns_of, slots
 from .compat import CACHE_NAMES
+from .marks import contradiction
 from .traits import windows
 
 __all__ = ["PassedCache", "cache_bound", "cache_to_caller", "is_movable", "passed_cache"]
 
-# What padfix remembers on a cache that it has moved: a bool mask over the prompt's columns, in the caller's layout.
-MARK = "_padfix_real"
 # Layers, by exact class, that hold a column for each token on axis 2 of keys and values.
 DYNAMIC, SLIDING, STATIC = "DynamicLayer", "DynamicSlidingWindowLayer", "StaticLayer"
 
@@ -48,7 +48,7 @@ def passed_cache(call: GenerateCall) -> PassedCache | None:
     if name is None:
         return None
     cache, mask = call.get(name), call.mask
-    columns = _columns(cache)
+    columns = columns_of(cache)
     whole = call.width > columns and (mask is None or mask.ndim != 2 or mask.shape[1] == call.width)
     return PassedCache(name, cache, columns, whole)
 
@@ -71,8 +71,9 @@ def cache_bound(
     holes = bool((real[:, :-1] & ~real[:, 1:]).any())
     if passed.columns and not bool(real[:, -1].all()):
         yield f"{name} (some rows have no token beside the cached ones)"
-    if passed.columns and not _agrees(passed.cache, real[:, : passed.columns]):
-        yield f"{name} (the mask takes for tokens what were pads when it was filled)"
+    ids = call.ids if past is None else None
+    if passed.columns and (said := contradiction(passed.cache, passed.columns, real, ids, padded=not bool(real.all()))):
+        yield f"{name} ({said})"
     if holes and not _reads_mask(call.model):
         yield f"{name} (its pads would count as positions)"
     if holes and not hasattr(passed.cache, "layers") and any(total >= window for window in windows(call.model)):
@@ -102,7 +103,7 @@ def is_movable(cache: Any, columns: int, *, trims: bool) -> bool:
     return kinds <= {DYNAMIC, SLIDING, *(() if trims else (STATIC,))} and fits
 
 
-def cache_to_caller(cache: Any, plan: LayoutPlan, *, before: int = 0, mark: Tensor | None = None) -> Any | None:
+def cache_to_caller(cache: Any, plan: LayoutPlan, *, before: int = 0) -> Any | None:
     """A cache with the prompt's columns in the caller's layout, in place; None where it cannot be moved.
 
     One layer after the other, so that no second copy of the whole exists at any time.
@@ -111,22 +112,21 @@ def cache_to_caller(cache: Any, plan: LayoutPlan, *, before: int = 0, mark: Tens
         cache: The cache as `generate` left it, or the nested tuples of old releases, which come back as new ones.
         plan: The layout of the prompt.
         before: The number of columns before the prompt's, which stay.
-        mark: The mask of the cached prompt in the caller's layout, to be remembered on the cache.
     """
     width = before + plan.model_width
     if isinstance(cache, tuple):
         if not all(one.ndim == 4 and one.shape[2] >= width for layer in cache for one in layer):
             return None
         return tuple(tuple(_moved(one, plan, before) for one in layer) for layer in cache)
-    slots = list(_slots(cache))
-    tensors = [holder[key] for holder, key in slots]
-    if not slots or not is_movable(cache, _columns(cache) + plan.trim, trims=plan.trim > 0):
+    places = list(slots(cache))
+    tensors = [holder[key] for holder, key in places]
+    if not places or not is_movable(cache, columns_of(cache) + plan.trim, trims=plan.trim > 0):
         return None
     if not all(isinstance(one, Tensor) and one.ndim == 4 and one.shape[2] >= width for one in tensors):
         return None
     del tensors
     is_static = type(cache).__name__ == "StaticCache"
-    for holder, key in slots:
+    for holder, key in places:
         if is_static:  # compiled forwards know the tensor by its address
             holder[key].copy_(_moved(holder[key], plan, before))
         else:
@@ -135,8 +135,6 @@ def cache_to_caller(cache: Any, plan: LayoutPlan, *, before: int = 0, mark: Tens
         for name in ("_seen_tokens", "cumulative_length"):
             if plan.trim and isinstance(vars(counted).get(name), int):
                 vars(counted)[name] += plan.trim
-    if mark is not None:
-        setattr(cache, MARK, mark)
     return cache
 
 
@@ -150,35 +148,3 @@ def _moved(states: Tensor, plan: LayoutPlan, before: int) -> Tensor:
     """Keys or values of shape (rows, heads, columns, size) with the prompt's columns in the caller's layout."""
     moved = plan.to_caller(states[:, :, before:], prompt_axis=2)
     return torch.cat((states[:, :, :before], moved), 2) if before else moved
-
-
-def _slots(cache: Any) -> Iterator[tuple[MutableMapping[str, Any] | MutableSequence[Any], Any]]:
-    """Where the keys and values of each layer are: a container, and the key of a tensor in it."""
-    layers = getattr(cache, "layers", None)
-    if layers is None:
-        for name in ("key_cache", "value_cache"):
-            values = getattr(cache, name, [])
-            yield from ((values, at) for at in range(len(values)))
-        return
-    for layer in layers:
-        if getattr(layer, "is_initialized", True) and vars(layer).get("keys") is not None:
-            yield from ((vars(layer), name) for name in ("keys", "values"))
-
-
-def _columns(cache: Any) -> int:
-    """The number of columns that a cache holds; 0 where it has none to tell."""
-    if isinstance(cache, tuple):
-        return int(cache[0][0].shape[-2]) if cache and cache[0] and isinstance(cache[0][0], Tensor) else 0
-    try:
-        return int(cache.get_seq_length())
-    except (AttributeError, IndexError, TypeError, ValueError):  # recurrent states have no columns
-        return 0
-
-
-def _agrees(cache: Any, real: Tensor) -> bool:
-    """Whether a mask over cached columns takes no pad for a token, as far as padfix has seen the cache being filled."""
-    seen = None if isinstance(cache, tuple) else getattr(cache, MARK, None)
-    if not isinstance(seen, Tensor) or seen.shape[0] != real.shape[0]:
-        return True
-    columns = min(seen.shape[1], real.shape[1])
-    return not bool((real[:, :columns] & ~seen[:, :columns].to(real.device)).any())

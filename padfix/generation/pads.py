@@ -13,6 +13,7 @@ from . import compat
 from .cache import PassedCache, passed_cache
 from .call import GenerateCall
 from .guidance import negative_padding, negative_prompt
+from .marks import contradiction
 
 __all__ = ["Found", "detect", "inferred_padding", "masked_padding"]
 
@@ -22,7 +23,7 @@ class Found:
     """A padded call.
 
     Attributes:
-        padding: Where the pads of the prompt are; nowhere, where only the negative prompt has some.
+        padding: Where the pads of the prompt are; nowhere, where only the negative prompt or the cache has some.
         config: The generation config that the call will run with.
         negative: Where the pads of the negative prompt are; None where there are none.
         cache: The cache that the call brings.
@@ -46,7 +47,8 @@ def detect(call: GenerateCall) -> Found | None:
     if padding is not None and cache is not None and cache.columns:
         padding, past = _beside_cache(call, cache, padding)
     infers = call.mask is None and call.ids is not None and call.ids.ndim == 2
-    if padding is None and negative is None and not infers:
+    stale = padding is None and cache is not None and _is_stale(call, cache)
+    if padding is None and negative is None and not infers and not stale:
         return None  # without resolving the config, which copies it
     config = compat.resolved_config(call)
     if config is None:
@@ -56,7 +58,7 @@ def detect(call: GenerateCall) -> Found | None:
         if padding is not None and cache is not None:
             padding = replace(padding, cached=cache.columns)
     beside = None if negative is None else negative_padding(call, *negative, config)
-    if padding is None and beside is None:
+    if padding is None and beside is None and not stale:
         return None
     full = Padding(torch.ones(call.batch, call.width, dtype=torch.bool), "given")
     return Found(padding or full, config, beside, cache, past)
@@ -68,6 +70,12 @@ def _beside_cache(call: GenerateCall, cache: PassedCache, padding: Padding) -> t
         past, new = padding.real[:, : cache.columns], padding.real[:, cache.columns :]
         return Padding(new, "given"), past
     return replace(padding, cached=cache.columns if cache.whole else 0), None
+
+
+def _is_stale(call: GenerateCall, cache: PassedCache) -> bool:
+    """Whether there are pads in a cache where the sequences of the call, which have none, have tokens."""
+    real = torch.ones(call.batch, call.width, dtype=torch.bool)
+    return cache.whole and contradiction(cache.cache, cache.columns, real, call.ids, padded=False) is not None
 
 
 def masked_padding(call: GenerateCall) -> Padding | None:

@@ -221,13 +221,11 @@ def with_caches(output: Any, job: Job) -> Any:
     if not fields and job.cache is None:
         return output
     before = 0 if job.past is None else job.past.shape[1]
-    real = job.plan.to_caller(job.plan.real, fill=False)
-    mark = real if job.past is None else torch.cat((job.past, real), 1)
     if isinstance(output, Tensor):
         if job.cache is not None:
-            cache_to_caller(job.cache.cache, job.plan, before=before, mark=mark)
+            cache_to_caller(job.cache.cache, job.plan, before=before)
         return output
-    moved = {name: cache_to_caller(getattr(output, name), job.plan, before=before, mark=mark) for name in fields}
+    moved = {name: cache_to_caller(getattr(output, name), job.plan, before=before) for name in fields}
     for name in [name for name, cache in moved.items() if cache is None]:
         warn(
             f"the field {name} of this output is None: its cache belongs to the left-padded batch that the model saw, "

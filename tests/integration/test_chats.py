@@ -17,10 +17,11 @@ from torch import Tensor
 from transformers import DynamicCache
 
 import padfix
-from padfix.generation.cache import MARK
+from padfix.generation.columns import columns_of
 
 PADDERS: Mapping[str, Callable[..., dict[str, Tensor]]] = {"right": right_padded, "left": left_padded}
 PROMPTS = [[5, 17, 33, 8], [11, 42], [7, 9, 23, 61, 14]]
+EQUAL = [[5, 17, 33], [11, 42, 9], [7, 9, 23]]
 TURNS = [[[21, 22], [31, 32, 34], [44]], [[51], [61, 62], [71, 72, 73]]]
 MODELS = ("llama", "gpt2", "opt", "bloom")
 
@@ -84,14 +85,19 @@ def test_windows_that_are_not_full_yet(only_new: bool) -> None:
         assert chat.cache is not None
 
 
+def ending_early(prompts: list[list[int]] | None = None) -> Any:
+    """A Llama whose second row ends with its second token."""
+    model = build("llama")
+    ends = [reply.tokens for reply in alone(model, EQUAL if prompts is None else prompts, **THREE)]
+    model.generation_config.eos_token_id = model.config.eos_token_id = EOS
+    with torch.no_grad():
+        model.lm_head.weight[[EOS, ends[1][1]]] = model.lm_head.weight[[ends[1][1], EOS]]
+    return model
+
+
 def test_rows_that_end_early() -> None:
     """After an EOS only pads follow, which the next turn masks."""
-    model = build("llama")
-    ends = [reply.tokens for reply in alone(model, PROMPTS, **THREE)]
-    model.generation_config.eos_token_id = model.config.eos_token_id = EOS
-    chat = Chat(model, eos_token_id=EOS, min_new_tokens=None)
-    with torch.no_grad():  # the second row's second token ends it
-        model.lm_head.weight[[EOS, ends[1][1]]] = model.lm_head.weight[[ends[1][1], EOS]]
+    chat = Chat(ending_early(PROMPTS), eos_token_id=EOS, min_new_tokens=None)
     for texts in (PROMPTS, *TURNS):
         chat.turn(texts, right_padded)
     assert not bool(chat.mask[1].all())
@@ -149,20 +155,83 @@ def test_cache_of_the_callers_is_filled(dictionary: bool) -> None:
     assert cache.get_seq_length() == history["input_ids"].shape[1] + 5
 
 
-def test_chat_that_is_tokenized_anew_each_turn(caplog: pytest.LogCaptureFixture) -> None:
-    """Its rows are contiguous, while pads lie in the cache: the mask takes those for tokens, so the cache is left."""
-    model = build("llama")
-    output = model.generate(**right_padded(PROMPTS), **THREE, return_dict_in_generate=True)
-    with padfix.suppressed():
-        rows = [
-            model.generate(torch.tensor([row]), **THREE)[0].tolist() + text
-            for row, text in zip(PROMPTS, TURNS[0], strict=True)
-        ]
-    skip_tuples(cache_of(output))
+@pytest.mark.parametrize("name", ["llama", "gpt2", "mistral"])
+@pytest.mark.parametrize("sides", ["right right right", "left left left", "right left left", "left right left"])
+@pytest.mark.parametrize("prompts", [PROMPTS, EQUAL], ids=["ragged", "equal"])
+@pytest.mark.filterwarnings("ignore:the field .* of this output is None:padfix.PadfixWarning")
+def test_chat_that_is_tokenized_anew_each_turn(name: str, sides: str, prompts: list[list[int]]) -> None:
+    """Its rows are one run of tokens again each time, and stand in other columns than in the cache."""
+    chat, (first, *others) = Chat(build(name)), sides.split()
+    skip_tuples(cache_of(chat.turn(prompts, PADDERS[first])))
+    for texts, side in zip(TURNS, others, strict=True):
+        chat.turn(texts, PADDERS[side], retokenized=True)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "side", "said"),
+    [(PROMPTS, "right", "tokens what were pads"), (EQUAL, "left", "holds other tokens")],
+    ids=["pads", "tokens"],
+)
+def test_cache_that_is_left_is_named(
+    prompts: list[list[int]], side: str, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    chat = Chat(build("llama"))
+    skip_tuples(cache_of(chat.turn(prompts, PADDERS[side])))
+    rows = [[*row, *text] for row, text in zip(chat.rows, TURNS[0], strict=True)]
+    arguments = PADDERS[side](rows) | {cache_name(): chat.cache} | THREE
     with caplog.at_level(logging.INFO, "padfix"):
-        replies = together(model, right_padded(rows) | {cache_name(): cache_of(output)})
-    compare(replies, alone(model, rows))
-    assert "takes for tokens what were pads" in caplog.text
+        chat.model.generate(**arguments)
+    assert said in caplog.text
+    with padfix.override("warn"), pytest.warns(padfix.PadfixWarning, match=said):
+        chat.model.generate(**arguments)
+
+
+def test_pads_in_the_cache_of_a_batch_without_pads() -> None:
+    """The chats are of one length by now."""
+    chat = Chat(build("llama"))
+    skip_tuples(cache_of(chat.turn(PROMPTS, left_padded)))
+    chat.turn([[21, 22], [31, 32, 34, 35], [44]], left_padded, retokenized=True)
+    assert bool(chat.mask.all())
+
+
+def test_rows_that_ended_early_are_tokenized_anew_without_a_pad() -> None:
+    model = ending_early()
+    chat = Chat(model, eos_token_id=EOS, min_new_tokens=None)
+    skip_tuples(cache_of(chat.turn(EQUAL, right_padded)))
+    lengths = [len(row) for row in chat.rows]
+    assert min(lengths) < max(lengths)
+    chat.turn([[21] * (1 + max(lengths) - length) for length in lengths], right_padded, retokenized=True)
+
+
+def test_pads_after_the_end_that_count_as_tokens() -> None:
+    """A mask that says so is right about the cache: they were tokens to the model as well."""
+    model, batch = ending_early(), right_padded(EQUAL)
+    arguments = THREE | {"eos_token_id": EOS, "min_new_tokens": None, "pad_token_id": PAD}
+    output = model.generate(**batch, **arguments, return_dict_in_generate=True)
+    assert PAD in output.sequences
+    more = right_padded(TURNS[0])
+    mask = torch.cat((torch.ones_like(output.sequences), more["attention_mask"]), 1)
+    history = {"input_ids": torch.cat((output.sequences, more["input_ids"]), 1), "attention_mask": mask}
+    rows = [ids[real.bool()].tolist() for ids, real in zip(history["input_ids"], mask, strict=True)]
+    passed = cache_of(output)
+    columns = columns_of(passed)
+    compare(together(model, history | {cache_name(): passed}, **arguments), alone(model, rows, **arguments))
+    assert isinstance(passed, tuple) or columns_of(passed) > columns  # it served
+
+
+def test_prompt_alone_goes_on_from_whatever_cache_it_brings() -> None:
+    """Other tokens than those that the cache holds: that is the caller's business where there is no padding."""
+    model = build("llama")
+    output = model.generate(torch.tensor([[5, 17, 33]]), **THREE, return_dict_in_generate=True)
+    skip_tuples(cache_of(output))
+    other = {"input_ids": torch.tensor([[5, 18, 33, 21, 22, 23, 24]]), cache_name(): copy.deepcopy(cache_of(output))}
+    with padfix.suppressed():
+        (want,) = together(model, other | {cache_name(): copy.deepcopy(cache_of(output))})
+    (got,) = together(model, other)
+    assert got.tokens == want.tokens
+    assert got.logits is not None
+    assert want.logits is not None
+    assert torch.equal(got.logits, want.logits)
 
 
 @pytest.mark.parametrize("only_new", ONLY_NEW)
@@ -190,7 +259,6 @@ def test_cache_that_was_copied_and_cropped() -> None:
     output = model.generate(**batch, **THREE, return_dict_in_generate=True)
     skip_tuples(cache_of(output))
     cache = copy.deepcopy(cache_of(output))
-    assert torch.equal(getattr(cache, MARK), batch["attention_mask"].bool())
     cache.crop(-1) if hasattr(cache, "layers") else cache.crop(cache.get_seq_length() - 1)
     more = right_padded(TURNS[0])
     history = {

@@ -13,7 +13,7 @@ from oracle import build
 from torch import Tensor
 from transformers import DynamicCache
 
-from padfix.generation.cache import MARK, PassedCache, cache_bound, cache_to_caller, is_movable, passed_cache
+from padfix.generation.cache import PassedCache, cache_bound, cache_to_caller, is_movable, passed_cache
 from padfix.generation.call import GenerateCall, bind
 from padfix.layout.plan import LayoutPlan
 
@@ -83,11 +83,6 @@ def test_rows_of_beams_move_with_their_prompt() -> None:
     cache_to_caller(cache, PLAN)
     for one, other in zip(tensors(cache), held, strict=True):
         assert torch.equal(one, expected(other, PLAN.repeated(2)))
-
-
-def test_mark_is_remembered_through_copies() -> None:
-    cache = cache_to_caller(dynamic(6), PLAN, mark=MASK.bool())
-    assert torch.equal(getattr(copy.deepcopy(cache), MARK), MASK.bool())
 
 
 @pytest.mark.skipif(not hasattr(DynamicCache(), "layers"), reason="this release keeps every column")
@@ -216,17 +211,6 @@ def test_pads_between_tokens_are_no_obstacle_for_full_attention() -> None:
 def test_rows_need_a_token_beside_the_cached_ones() -> None:
     said = bound(with_zeros((1, 5), (1, 6), (1, 7)))
     assert said == ["past_key_values= (some rows have no token beside the cached ones)"]
-
-
-def test_mask_that_takes_pads_for_tokens() -> None:
-    cache = dynamic(5)
-    setattr(cache, MARK, with_zeros((0, 3))[:, :4])
-    assert bound(with_zeros((0, 3)), cache=cache) == []
-    assert bound(with_zeros((0, 2)), cache=cache) == [
-        "past_key_values= (the mask takes for tokens what were pads when it was filled)"
-    ]
-    setattr(cache, MARK, torch.zeros(2, 4, dtype=torch.bool))  # rows were left out since: nothing is known
-    assert bound(with_zeros((0, 2)), cache=cache) == []
 
 
 def test_positions_that_count_pads() -> None:

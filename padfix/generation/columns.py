@@ -1,0 +1,33 @@
+"""The columns of a KV cache: how many there are, and where their keys and values lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping, MutableSequence
+from typing import Any
+
+from torch import Tensor
+
+__all__ = ["columns_of", "slots"]
+
+
+def columns_of(cache: Any) -> int:
+    """The number of columns that a cache holds; 0 where it has none to tell."""
+    if isinstance(cache, tuple):
+        return int(cache[0][0].shape[-2]) if cache and cache[0] and isinstance(cache[0][0], Tensor) else 0
+    try:
+        return int(cache.get_seq_length())
+    except (AttributeError, IndexError, TypeError, ValueError):  # recurrent states have no columns
+        return 0
+
+
+def slots(cache: Any) -> Iterator[tuple[MutableMapping[str, Any] | MutableSequence[Any], Any]]:
+    """Where the keys and values of each layer are: a container, and the key of a tensor in it."""
+    layers = getattr(cache, "layers", None)
+    if layers is None:  # up to 4.55 the tensors lie in two lists
+        for name in ("key_cache", "value_cache"):
+            values = getattr(cache, name, [])
+            yield from ((values, at) for at in range(len(values)))
+        return
+    for layer in layers:
+        if getattr(layer, "is_initialized", True) and vars(layer).get("keys") is not None:
+            yield from ((vars(layer), name) for name in ("keys", "values"))
