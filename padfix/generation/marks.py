@@ -7,6 +7,7 @@ are copied, put in another order or left out, and is forgotten with columns that
 
 from __future__ import annotations
 
+from dataclasses import is_dataclass
 from typing import Any
 
 import torch
@@ -36,13 +37,13 @@ def remember(output: Any, call: GenerateCall, real: Tensor | None = None, past: 
         real: The mask of the prompt, of shape (batch, width); None where all of it is real.
         past: The mask over the cached columns, where the prompt is the new tokens alone.
     """
-    fields = () if isinstance(output, Tensor) else cache_fields(output)
+    fields = cache_fields(output) if is_dataclass(output) else ()
     caches = [call.get(name) for name in CACHE_NAMES] + [getattr(output, name) for name in fields]
     seen = {id(cache): cache for cache in caches if hasattr(cache, "__dict__")}
     if not seen or call.is_decoder_prompt:
         return
     sequences = output if isinstance(output, Tensor) else getattr(output, "sequences", None)
-    if sequences is None or sequences.ndim != 2 or (call.ids is not None and call.ids.ndim != 2):
+    if not isinstance(sequences, Tensor) or sequences.ndim != 2 or (call.ids is not None and call.ids.ndim != 2):
         return
     prompt, reply = _prompt(call, real, past), _reply(call, sequences)
     for cache in seen.values():

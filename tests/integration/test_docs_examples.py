@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import padfix
 from padfix import registry
@@ -15,7 +16,7 @@ from padfix.loading import embedded
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCKS = {
     name: re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(), re.S)
-    for name in ("limits.md", "policy.md", "verify.md")
+    for name in ("chats.md", "limits.md", "policy.md", "verify.md")
 }
 
 
@@ -26,7 +27,7 @@ def names() -> dict[str, Any]:
 
 
 def run(page: str, names: dict[str, Any]) -> dict[str, Any]:
-    assert len(BLOCKS[page]) == {"limits.md": 1, "policy.md": 2, "verify.md": 2}[page]
+    assert len(BLOCKS[page]) == {"chats.md": 3, "limits.md": 1, "policy.md": 2, "verify.md": 2}[page]
     for block in BLOCKS[page]:
         exec(compile(block, page, "exec"), names)
     return names
@@ -36,6 +37,34 @@ def test_policy_page(names: dict[str, Any]) -> None:
     ran = run("policy.md", names)
     assert ran["replies"] == ["xif", "smrofsnart"]
     assert ran["leaked"] == ": fix =xif"
+
+
+@pytest.mark.filterwarnings("ignore:`past_key_values` is deprecated:FutureWarning")
+def test_chats_page(names: dict[str, Any]) -> None:
+    model, tokenizer = names["model"], names["tokenizer"]
+    ran = run("chats.md", names)
+    texts, rows = ["", ""], [[], []]
+    for turn in ran["turns"]:  # each chat held alone
+        for row, said in enumerate(turn):
+            texts[row] = _answered(model, tokenizer, tokenizer(texts[row] + said)["input_ids"])
+            rows[row] = _continued(model, rows[row] + tokenizer(said)["input_ids"])
+    assert ran["chats"] == texts
+    assert texts[0].startswith("reverse: fix =xif reverse: padding =")
+    assert [ids[real.bool()].tolist() for ids, real in zip(ran["ids"], ran["mask"], strict=True)] == rows
+    cached = ran["out"].past_key_values
+    assert cached.get_seq_length() == ran["ids"].shape[1] - 1
+
+
+def _continued(model: Any, ids: list[int]) -> list[int]:
+    with padfix.suppressed():
+        continued: list[int] = model.generate(torch.tensor([ids]), max_new_tokens=12, do_sample=False)[0].tolist()
+    return continued
+
+
+def _answered(model: Any, tokenizer: Any, ids: list[int]) -> str:
+    new = _continued(model, ids)
+    text: str = tokenizer.decode(new, skip_special_tokens=True)
+    return text
 
 
 def test_verify_page(names: dict[str, Any]) -> None:

@@ -149,6 +149,13 @@ def test_what_is_not_understood_is_not_remembered(cache: Any, arguments: dict[st
     assert tokens_of(cache) is None
 
 
+@pytest.mark.parametrize("output", [None, (REPLY,), {"sequences": REPLY}, torch.zeros(2, 3, 4), SimpleNamespace()])
+def test_outputs_of_other_kinds_say_nothing(output: Any) -> None:
+    cache = filled()
+    remember(output, call(past_key_values=cache), MASK)
+    assert not hasattr(cache, MARK)
+
+
 def test_beams_hold_the_prompt_for_sure() -> None:
     cache = filled(rows=4)
     remember(torch.cat((IDS, REPLY), 1), call(past_key_values=cache, num_beams=2), MASK)
