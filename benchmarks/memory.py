@@ -1,9 +1,10 @@
 """Peak memory of a call of `generate` on a right-padded batch with padfix, as a ratio of the hand-left-padded run.
 
-Four prompts of 600 to 2,048 tokens, sixteen layers of hidden size 128, so that most of it is the cache (128 MiB: a second
-copy would show), float32, on the CPU. Each run is a process of its own, in which freed tensors go back to the system at
-once; what counts is the rise of its resident set above what it was before the call (Linux, VmHWM). Runs alternate; the
-median of each kind is compared. With and without the cache among what comes back. No network, about three minutes::
+Four prompts of 600 to 2,048 tokens, sixteen layers of hidden size 128, so that most of it is the cache (128 MiB: a
+second copy would show), float32, on the CPU. Each run is a process of its own, in which freed tensors go back to the
+system at once; what counts is the rise of its resident set above what it was before the call (Linux, VmHWM). Runs
+alternate; the median of each kind is compared. With and without the cache among what comes back. No network, about
+three minutes::
 
     OMP_NUM_THREADS=1 python benchmarks/memory.py [--runs 5]
 """

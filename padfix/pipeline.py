@@ -223,7 +223,7 @@ def attempt(call: GenerateCall, found: Found, traits: Traits, settings: Settings
     negative_width = 0 if found.negative is None else found.negative.real.shape[1]
     plan = LayoutPlan.from_mask(padding.real, trim=trim, cached=padding.cached)
     new_tokens = lengths.new_tokens(call, config)
-    name, reason = choose(settings.strategy, traits, plan, new_tokens, negative_width=negative_width)
+    name, reason = choose(settings.strategy, traits, plan, new_tokens, past=found.past, negative_width=negative_width)
     obstacles = [reason] if name is None else []
     if name == "equal_length":
         obstacles += limits.layout_bound(call, config, pads_remain=False, apart=True)
@@ -231,16 +231,19 @@ def attempt(call: GenerateCall, found: Found, traits: Traits, settings: Settings
         one_row = traits.one_at_a_time or found.negative is not None or apart.wants_one_row(call, config)
         job = Job(call, config, plan, rewrite=True, pad_aware=pad_aware, reads_history=(), one_row=one_row)
         return Repair(job, STRATEGIES[name], tuple(dict.fromkeys(obstacles)), needed=True)
-    if plan.pads_remain:
+    pads_behind = found.past is not None and not bool(found.past.all())
+    pads_remain = plan.pads_remain or pads_behind
+    if pads_remain:
         obstacles += [*limits.pad_bound(call, config), *start_bound(call, config, plan)]
     obstacles += limits.negative_bound(call) if found.negative is not None else ()
     obstacles += media.filled_up(call, padding.real)
     rewrite = not changes_nothing(call, config, plan, guessed=guessed)
     reads = tuple(limits.reads_history(call, config)) if plan.pads_remain and pad_aware else ()
     if not plan.is_identity:
-        obstacles += limits.layout_bound(call, config, pads_remain=plan.pads_remain)
-    elif rewrite:
-        obstacles += limits.identity_bound(call)
+        obstacles += limits.layout_bound(call, config, pads_remain=pads_remain)
+    else:
+        obstacles += limits.identity_bound(call) if rewrite else ()
+        obstacles += limits.lookahead_bound(call, config) if pads_behind else ()
     if found.cache is not None:
         obstacles += cache_bound(call, found.cache, plan, found.past, new_tokens)
     job = Job(call, config, plan, rewrite, pad_aware=pad_aware, reads_history=reads, cache=found.cache, past=found.past)

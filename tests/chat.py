@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from oracle import EOS, alone, build
+from oracle import EOS, alone, assert_close, build
 from torch import Tensor
 
 import padfix
@@ -99,14 +99,15 @@ class Chat:
                 batch["input_ids"] = self.ids[:, self.shown :]
         expected = alone(self.model, self.rows, distinct=False, **self.arguments)
         width = batch["input_ids"].shape[1]
-        output = self.model.generate(**batch, **self.arguments, return_dict_in_generate=True, output_logits=True)
+        output = self.model.generate(
+            **batch, **self.arguments, return_dict_in_generate=True, output_logits=True, output_scores=True
+        )
         for row, want in enumerate(expected):
             got = output.sequences[row, width:].tolist()
             assert got[: len(want.tokens)] == want.tokens, f"row {row}: {want.tokens} alone, {got} in the batch"
-            logits = torch.stack([step[row] for step in output.logits])[: len(want.tokens)]
-            assert want.logits is not None
-            scale = want.logits.abs().max()
-            assert (logits - want.logits).abs().max() < 1e-4 * scale, f"row {row}: logits"
+            for name in ("logits", "scores"):
+                steps = torch.stack([step[row] for step in getattr(output, name)])[: len(want.tokens)]
+                assert_close(steps, getattr(want, name), what=f"row {row}: {name}")
         assert torch.equal(output.sequences[:, :width], batch["input_ids"])
         reply = output.sequences[:, width:]
         self.ids, self.mask = torch.cat((self.ids, reply), 1), torch.cat((self.mask, real_after_end(reply)), 1)

@@ -53,6 +53,20 @@ MODELS: Mapping[str, tuple[str, dict[str, Any]]] = {
             "tie_word_embeddings": False,
         },
     ),
+    "gpt_neo": (  # a full layer, then a local one
+        "GPTNeoForCausalLM",
+        {
+            "vocab_size": VOCABULARY,
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_layers": 2,
+            "num_heads": 4,
+            "attention_types": [[["global", "local"], 1]],
+            "window_size": 4,
+            "max_position_embeddings": 256,
+            "tie_word_embeddings": False,
+        },
+    ),
     "opt": (
         "OPTForCausalLM",
         {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +68,7 @@ def cache_bound(
     name = f"{passed.name}="
     real = plan.real if past is None else torch.cat((past, plan.real), 1)
     total = real.shape[1] + plan.trim + new_tokens
+    sizes = windows(call.model)
     holes = bool((real[:, :-1] & ~real[:, 1:]).any())
     if passed.columns and not bool(real[:, -1].all()):
         yield f"{name} (some rows have no token beside the cached ones)"
@@ -76,20 +77,25 @@ def cache_bound(
         yield f"{name} ({said})"
     if holes and not _reads_mask(call.model):
         yield f"{name} (its pads would count as positions)"
-    if holes and not hasattr(passed.cache, "layers") and any(total >= window for window in windows(call.model)):
+    if not holes and plan.is_identity:
+        return
+    if any(total >= size for size in sizes):
         yield f"{name} (its pads would count in the window)"
-    if (holes or not plan.is_identity) and not is_movable(passed.cache, total, trims=plan.trim > 0):
+    elif not is_movable(passed.cache, total, trims=plan.trim > 0):
         yield f"{name} (a {type(passed.cache).__name__} whose columns cannot be told apart or moved)"
 
 
-def is_movable(cache: Any, columns: int, *, trims: bool) -> bool:
+def is_movable(cache: Any, columns: int, *, trims: bool, sizes: Collection[int] = ()) -> bool:
     """Whether each layer of a cache holds a column for each token, so that pads between tokens do no harm.
 
     Args:
         cache: A cache, filled or not, or the nested tuples of old releases.
         columns: The largest number of columns that it gets: a sliding window must not be full by then.
         trims: Whether it would have to grow, which those of fixed shape cannot.
+        sizes: The sizes of the model's windows, which a cache of all columns does not tell.
     """
+    if any(columns >= size for size in sizes):
+        return False
     if isinstance(cache, tuple):
         return all(isinstance(one, Tensor) and one.ndim == 4 for layer in cache for one in layer)
     if getattr(cache, "offloading", False) or type(cache).__name__ not in ("DynamicCache", "StaticCache"):
@@ -103,7 +109,7 @@ def is_movable(cache: Any, columns: int, *, trims: bool) -> bool:
     return kinds <= {DYNAMIC, SLIDING, *(() if trims else (STATIC,))} and fits
 
 
-def cache_to_caller(cache: Any, plan: LayoutPlan, *, before: int = 0) -> Any | None:
+def cache_to_caller(cache: Any, plan: LayoutPlan, *, before: int = 0, sizes: Collection[int] = ()) -> Any | None:
     """A cache with the prompt's columns in the caller's layout, in place; None where it cannot be moved.
 
     One layer after the other, so that no second copy of the whole exists at any time.
@@ -112,17 +118,18 @@ def cache_to_caller(cache: Any, plan: LayoutPlan, *, before: int = 0) -> Any | N
         cache: The cache as `generate` left it, or the nested tuples of old releases, which come back as new ones.
         plan: The layout of the prompt.
         before: The number of columns before the prompt's, which stay.
+        sizes: The sizes of the model's windows.
     """
     width = before + plan.model_width
+    if not is_movable(cache, columns_of(cache) + plan.trim, trims=plan.trim > 0, sizes=sizes):
+        return None
     if isinstance(cache, tuple):
         if not all(one.ndim == 4 and one.shape[2] >= width for layer in cache for one in layer):
             return None
         return tuple(tuple(_moved(one, plan, before) for one in layer) for layer in cache)
     places = list(slots(cache))
     tensors = [holder[key] for holder, key in places]
-    if not places or not is_movable(cache, columns_of(cache) + plan.trim, trims=plan.trim > 0):
-        return None
-    if not all(isinstance(one, Tensor) and one.ndim == 4 and one.shape[2] >= width for one in tensors):
+    if not places or not all(isinstance(one, Tensor) and one.ndim == 4 and one.shape[2] >= width for one in tensors):
         return None
     del tensors
     is_static = type(cache).__name__ == "StaticCache"

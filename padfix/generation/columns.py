@@ -13,7 +13,9 @@ __all__ = ["columns_of", "slots"]
 def columns_of(cache: Any) -> int:
     """The number of columns that a cache holds; 0 where it has none to tell."""
     if isinstance(cache, tuple):
-        return int(cache[0][0].shape[-2]) if cache and cache[0] and isinstance(cache[0][0], Tensor) else 0
+        first = cache[0] if cache else None
+        keys = first[0] if isinstance(first, tuple) and first else None
+        return int(keys.shape[-2]) if isinstance(keys, Tensor) and keys.ndim == 4 else 0
     try:
         return int(cache.get_seq_length())
     except (AttributeError, IndexError, TypeError, ValueError):  # recurrent states have no columns

@@ -22,6 +22,7 @@ from .call import PARAMETERS, GenerateCall
 __all__ = [
     "CACHE_NAMES",
     "DTYPE_KEYWORD",
+    "chunks_count_columns",
     "default_max_length_counts_columns",
     "encoder_penalty_reaches_every_row",
     "eos_ids",
@@ -160,6 +161,13 @@ def positional_parameters() -> tuple[str, ...]:
 def positions_advance() -> bool:
     """Whether position_ids that the caller passes are carried on while decoding: 5.24 does, 4.46 to 5.0 do not."""
     return _mentions(GenerationMixin._update_model_kwargs_for_generation, "position_ids")
+
+
+@lru_cache(maxsize=1)
+def chunks_count_columns() -> bool:
+    """Whether a prefill in chunks numbers positions by columns, pads included: 4.51 and 4.57 do."""
+    prefill = getattr(GenerationMixin, "_prefill_chunking", None)
+    return prefill is not None and _mentions(prefill, "position_ids")
 
 
 @lru_cache(maxsize=1)

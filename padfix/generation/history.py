@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -49,13 +50,30 @@ class History:
         return self.prompt is not None and self.plan.pads_remain
 
     def pads(self, rows: int) -> list[int]:
-        """For each row of ids the number of pads that it starts with."""
+        """For each row of ids the number of pads that it starts with, once they are gathered."""
         return leading_pads(self.plan, rows) if self.prompt is not None else [0] * rows
 
+    @cached_property
+    def _pads_first(self) -> Tensor | None:
+        """The order of the prompt's columns in which each row's pads come first; None where they do."""
+        real = self.plan.real
+        if self.prompt is None or not bool((real[:, :-1] & ~real[:, 1:]).any()):
+            return None
+        return torch.argsort(real.to(torch.uint8), dim=1, stable=True)
+
+    def gathered(self, ids: Tensor) -> Tensor:
+        """The ids with the pads of each row in front, those among the columns of a cache too."""
+        order = self._pads_first
+        if order is None:
+            return ids
+        order = order.to(ids.device).repeat_interleave(len(ids) // len(order), 0)
+        return torch.cat((ids[:, : self.width].gather(1, order), ids[:, self.width :]), 1)
+
     def filled(self, ids: Tensor, value: int | None = None) -> Tensor:
-        """The ids with `value` in the cells of pads; None for each row's own last token, so that no id is added."""
+        """The ids, pads in front, with `value` in their cells; None for each row's own last token: no id is added."""
         if not self.has_pads:
             return ids
+        ids = self.gathered(ids)
         front = ids[:, : self.width]
         pads = torch.tensor(self.pads(len(ids)), device=ids.device)
         is_pad = torch.arange(self.width, device=ids.device) < pads[:, None]

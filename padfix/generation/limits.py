@@ -17,7 +17,12 @@ from ..registry import Axes
 from .adapters import has_offsets
 from .cache import passed_cache
 from .call import GenerateCall
-from .compat import CACHE_NAMES, encoder_penalty_reaches_every_row, repetition_penalty_skips_pads
+from .compat import (
+    CACHE_NAMES,
+    chunks_count_columns,
+    encoder_penalty_reaches_every_row,
+    repetition_penalty_skips_pads,
+)
 from .decoding import passed_by_caller
 from .guidance import needs_axes
 from .processors import TWINS
@@ -27,6 +32,7 @@ from .traits import needs_decoder_positions
 __all__ = [
     "identity_bound",
     "layout_bound",
+    "lookahead_bound",
     "misfits",
     "negative_bound",
     "pad_bound",
@@ -110,9 +116,28 @@ def pad_bound(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
     penalty, rows = config.encoder_repetition_penalty, (config.num_beams, config.num_return_sequences)
     if penalty not in (None, 1) and not set(rows) <= {None, 1} and not encoder_penalty_reaches_every_row():
         yield f"encoder_repetition_penalty={penalty} (this release applies it to some of a prompt's rows)"
+    yield from _paged(config)
+    if chunks_count_columns() and getattr(config, "prefill_chunk_size", None) is not None:
+        yield f"prefill_chunk_size={config.prefill_chunk_size} (this release counts pads as positions then)"
     for name in _cut_before_us(call.model):
         if _starts_under_pads(call):
             yield f"{name} (the model around it has put the start token of padded rows under their pads)"
+
+
+def lookahead_bound(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
+    """What looks several tokens ahead, and counts the pads in doing so."""
+    yield from _asked_for(ONE_PROMPT_LOOPS, call, config)
+
+
+def _asked_for(names: Sequence[str], call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
+    for name in names:
+        if call.get(name) or getattr(config, name, None):
+            yield f"{name}= (another decoding loop)"
+
+
+def _paged(config: GenerationConfig) -> Iterator[str]:
+    if config.cache_implementation == "paged":
+        yield 'cache_implementation="paged" (it feeds pads as tokens)'
 
 
 def negative_bound(call: GenerateCall) -> Iterator[str]:
@@ -133,14 +158,13 @@ def layout_bound(
     for name in _cut_before_us(call.model):
         yield f"{name} (the model around it has cut off the last column, whatever stood there)"
     yield from misfits(call) if apart else identity_bound(call)
-    for name in (*OTHER_LOOPS, *(ONE_PROMPT_LOOPS if pads_remain else ())):
-        if call.get(name) or getattr(config, name, None):
-            yield f"{name}= (another decoding loop)"
+    yield from _asked_for(OTHER_LOOPS, call, config)
+    if pads_remain:
+        yield from lookahead_bound(call, config)
     for name in CACHE_NAMES if apart else ():
         if call.get(name) is not None:
             yield f"{name}= (rows that run apart cannot share a cache)"
-    if config.cache_implementation == "paged":
-        yield 'cache_implementation="paged" (it feeds pads as tokens)'
+    yield from _paged(config)
     yield from states_bound(call, config)
     for name in ABSOLUTE_INDICES:
         if call.get(name) is not None:

@@ -101,7 +101,7 @@ class _ByLength(LogitsProcessor):
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         pads = self.history.pads(len(input_ids))
-        return by_length(self.processor, input_ids, scores, pads, window=self.window)
+        return by_length(self.processor, self.history.gathered(input_ids), scores, pads, window=self.window)
 
 
 class _WhereCounted(LogitsProcessor):
@@ -228,7 +228,8 @@ class _StopByLength(stopping_criteria.StoppingCriteria):
         def stops(ids: Tensor, scores: Any) -> Any:
             return self.criterion(ids, scores, **kwargs)
 
-        return by_length(stops, input_ids, None, self.history.pads(len(input_ids)), window=self.window)
+        pads = self.history.pads(len(input_ids))
+        return by_length(stops, self.history.gathered(input_ids), None, pads, window=self.window)
 
 
 def _stop_strings(criterion: Any, scene: Scene) -> Any:

@@ -222,10 +222,21 @@ def text_config(config: Any) -> Any:
     return config if read is None else read(decoder=True)
 
 
+# GPT-Neo has `window_size`, ModernBERT's decoder `local_attention`, RecurrentGemma `attention_window_size`.
+WINDOWS = (
+    "sliding_window",
+    "sliding_window_size",
+    "attention_chunk_size",
+    "window_size",
+    "local_attention",
+    "attention_window_size",
+)
+
+
 def windows(model: Any) -> frozenset[int]:
-    """The sizes of the windows of a model's sliding and chunked layers."""
+    """The sizes of the windows of a model's sliding, local and chunked layers."""
     config = text_config(model.config)
-    sizes = (getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size"))
+    sizes = (getattr(config, name, None) for name in WINDOWS)
     return frozenset(size for size in sizes if isinstance(size, int) and size > 0)
 
 

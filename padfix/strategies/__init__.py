@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from torch import Tensor
+
 from ..generation.traits import Traits
 from ..layout.plan import LayoutPlan
 from . import equal_length, left_pad
@@ -22,7 +24,13 @@ STRATEGIES: Mapping[str, Strategy] = {"left_pad": left_pad.run, "equal_length": 
 
 
 def choose(
-    asked: str, traits: Traits, plan: LayoutPlan, new_tokens: int, *, negative_width: int = 0
+    asked: str,
+    traits: Traits,
+    plan: LayoutPlan,
+    new_tokens: int,
+    *,
+    past: Tensor | None = None,
+    negative_width: int = 0,
 ) -> tuple[str | None, str]:
     """The name of the strategy for a batch, or None and the reason why the one that is asked for is not exact.
 
@@ -31,6 +39,7 @@ def choose(
         traits: What the model is.
         plan: The batch in the model's layout.
         new_tokens: The largest number of new tokens that a row can get.
+        past: The mask over the cached columns, of shape (batch, columns), where the plan is for what follows them.
         negative_width: The number of columns of padded negative prompts; 0 where there are none.
     """
     if asked not in ("auto", *STRATEGIES):
@@ -38,17 +47,22 @@ def choose(
         return None, f"strategy {asked!r} is not part of this release of padfix, which has: {there}"
     if asked == "equal_length":
         return asked, ""
-    reason = _not_exact(traits, plan, new_tokens, negative_width)
+    padded = plan.pads_remain or (past is not None and not bool(past.all()))
+    width = plan.model_width + (0 if past is None else past.shape[1])
+    reason = _not_exact(traits, len(plan.lengths), new_tokens, width if padded else 0, negative_width)
     return (None if reason else "left_pad"), reason
 
 
-def _not_exact(traits: Traits, plan: LayoutPlan, new_tokens: int, negative_width: int) -> str:
-    """Why left padding does not give each row what it gets alone; empty where it does."""
-    if traits.mixes_rows and len(plan.lengths) > 1:
+def _not_exact(traits: Traits, rows: int, new_tokens: int, padded_width: int, negative_width: int) -> str:
+    """Why left padding does not give each row what it gets alone; empty where it does.
+
+    `padded_width` is 0 where the model sees no pad.
+    """
+    if traits.mixes_rows and rows > 1:
         return f"{traits.name} (rows of one batch change one another, with or without pads)"
-    if len(plan.lengths) == 1 and plan.pads_remain and not traits.masks_one_row:
+    if rows == 1 and padded_width and not traits.masks_one_row:
         return f"{traits.name} (in this release it masks no pads in a batch of one row)"
-    padded_width = max(plan.model_width if plan.pads_remain else 0, negative_width)
+    padded_width = max(padded_width, negative_width)
     if padded_width and padded_width + new_tokens > traits.exact_up_to:
         return f"{traits.name} ({traits.reason})"
     return ""

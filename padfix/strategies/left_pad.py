@@ -20,7 +20,7 @@ from ..generation.lengths import reduced
 from ..generation.limits import misfits
 from ..generation.outputs import cache_fields, pads_after_end, rebuilt, sequences_to_caller
 from ..generation.states import STATES, Columns, states_to_caller
-from ..generation.traits import needs_decoder_positions
+from ..generation.traits import needs_decoder_positions, windows
 from ..layout.plan import LayoutPlan
 from ..notices import warn
 from .job import Job
@@ -220,12 +220,12 @@ def with_caches(output: Any, job: Job) -> Any:
     fields = () if isinstance(output, Tensor) else cache_fields(output)
     if not fields and job.cache is None:
         return output
-    before = 0 if job.past is None else job.past.shape[1]
+    before, sizes = 0 if job.past is None else job.past.shape[1], windows(job.call.model)
     if isinstance(output, Tensor):
         if job.cache is not None:
-            cache_to_caller(job.cache.cache, job.plan, before=before)
+            cache_to_caller(job.cache.cache, job.plan, before=before, sizes=sizes)
         return output
-    moved = {name: cache_to_caller(getattr(output, name), job.plan, before=before) for name in fields}
+    moved = {name: cache_to_caller(getattr(output, name), job.plan, before=before, sizes=sizes) for name in fields}
     for name in [name for name, cache in moved.items() if cache is None]:
         warn(
             f"the field {name} of this output is None: its cache belongs to the left-padded batch that the model saw, "

@@ -12,6 +12,7 @@ import pytest
 import torch
 import transformers
 from chat import THREE, Chat, cache_name, cache_of, takes_new_tokens_alone
+from facts import ROPE_FIELD
 from oracle import EOS, PAD, alone, build, compare, left_padded, right_padded, together
 from torch import Tensor
 from transformers import DynamicCache
@@ -66,12 +67,14 @@ def test_turns_without_a_cache(name: str) -> None:
         chat.turn(texts, right_padded, cached=False)
 
 
-@pytest.mark.parametrize("name", ["mistral", *GEMMA])
+@pytest.mark.parametrize("name", ["mistral", "gpt_neo", *GEMMA])
 @pytest.mark.parametrize("side", PADDERS)
+@pytest.mark.parametrize("brings_one", [False, True])
 @pytest.mark.filterwarnings("ignore:the field .* of this output is None:padfix.PadfixWarning")
-def test_windows_prefill_anew(name: str, side: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Pads between cached and new tokens would count in a window that fills up."""
+def test_windows_prefill_anew(name: str, side: str, brings_one: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """Pads between cached and new tokens would count in a window that fills up, also where the cache has no window."""
     chat = Chat(build(name))
+    chat.cache = DynamicCache() if brings_one else None
     with caplog.at_level(logging.INFO, "padfix"):
         for texts in (PROMPTS, *TURNS):
             chat.turn(texts, PADDERS[side])
@@ -101,6 +104,48 @@ def test_rows_that_end_early() -> None:
     for texts in (PROMPTS, *TURNS):
         chat.turn(texts, right_padded)
     assert not bool(chat.mask[1].all())
+
+
+HISTORY = [{"repetition_penalty": 1.5}, {"no_repeat_ngram_size": 1}, {"no_repeat_ngram_size": 2}]
+
+
+@pytest.mark.parametrize("flags", HISTORY, ids=str)
+@pytest.mark.parametrize("sides", ["right right right", "left left left"])
+def test_processors_see_no_pad_among_the_cached_tokens(flags: dict[str, Any], sides: str) -> None:
+    chat = Chat(build("llama"), **flags)
+    prompts = [[17, 5, 17, 33, 8], [11, 42], [9, 7, 9, 23, 9, 14]]
+    turns = [[[17, 5], [42, 11, 42], [9]], [[11], [61, 62], [71, 9, 73]]]
+    for texts, side in zip((prompts, *turns), sides.split(), strict=True):
+        chat.turn(texts, PADDERS[side])
+
+
+@NEEDS_NEW_ALONE
+@pytest.mark.parametrize("side", PADDERS)
+def test_new_tokens_alone_count_with_the_cached_columns(side: str) -> None:
+    """Dynamic NTK scales every row by the longest one from so many columns on, cached ones among them."""
+    config = build("llama", max_position_embeddings=12).config
+    setattr(config, ROPE_FIELD, {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0})
+    model, batch = transformers.LlamaForCausalLM(config).eval(), PADDERS[side](PROMPTS)
+    with padfix.suppressed():
+        output = model.generate(**batch, **THREE, return_dict_in_generate=True)
+    new = right_padded(TURNS[0])
+    ids = torch.cat((output.sequences[:, -1:], new["input_ids"]), 1)
+    mask = torch.cat((batch["attention_mask"], torch.ones(3, 3).long(), new["attention_mask"]), 1)
+    with padfix.override("strict"), pytest.raises(padfix.PadfixError):
+        model.generate(input_ids=ids, attention_mask=mask, **{cache_name(): cache_of(output)}, **THREE)
+    with pytest.warns(padfix.PadfixWarning, match="dynamic NTK scales every row by the longest one"):
+        model.generate(input_ids=ids, attention_mask=mask, **{cache_name(): cache_of(output)}, **THREE)
+
+
+@NEEDS_NEW_ALONE
+def test_looking_ahead_beside_pads_in_the_cache_is_refused_by_name() -> None:
+    model, batch = build("llama"), right_padded(PROMPTS[:1], extra=2)
+    output = model.generate(**batch, **THREE, return_dict_in_generate=True)
+    mask = torch.cat((batch["attention_mask"], torch.ones(1, 5).long()), 1)
+    arguments = {"input_ids": torch.cat((output.sequences[:, -1:], torch.tensor([[21, 22]])), 1)}
+    arguments |= {"attention_mask": mask, cache_name(): cache_of(output)} | THREE
+    with pytest.warns(padfix.PadfixWarning, match=r"prompt_lookup_num_tokens= \(another decoding loop\)"):
+        model.generate(**arguments, prompt_lookup_num_tokens=2)
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2"])
@@ -283,7 +328,7 @@ def test_new_tokens_alone_and_a_full_window_are_refused_by_name() -> None:
     more = right_padded(TURNS[0])
     ids = torch.cat((output.sequences[:, -1:], more["input_ids"]), 1)
     mask = torch.cat((batch["attention_mask"], torch.ones(3, 3, dtype=torch.long), more["attention_mask"]), 1)
-    with pytest.warns(padfix.PadfixWarning, match="whose columns cannot be told apart or moved"):
+    with pytest.warns(padfix.PadfixWarning, match="its pads would count in the window"):
         model.generate(input_ids=ids, attention_mask=mask, **{cache_name(): cache_of(output)}, **THREE)
 
 

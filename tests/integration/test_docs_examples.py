@@ -43,7 +43,8 @@ def test_policy_page(names: dict[str, Any]) -> None:
 def test_chats_page(names: dict[str, Any]) -> None:
     model, tokenizer = names["model"], names["tokenizer"]
     ran = run("chats.md", names)
-    texts, rows = ["", ""], [[], []]
+    texts: list[str] = ["", ""]
+    rows: list[list[int]] = [[], []]
     for turn in ran["turns"]:  # each chat held alone
         for row, said in enumerate(turn):
             texts[row] = _answered(model, tokenizer, tokenizer(texts[row] + said)["input_ids"])

@@ -339,10 +339,6 @@ REFUSALS: Mapping[str, Refusal] = {
         model=_longrope,
     ),
 }
-if CACHE_FIELD == "cache":
-    REFUSALS = {
-        **REFUSALS,
-    }
 
 
 def _stocks(refusal: Refusal, side: str) -> Outcome:

@@ -14,7 +14,7 @@ from facts import CACHE_FIELD, ROPE_FIELD
 from oracle import GREEDY, PAD, build, embedded, left_padded, right_padded
 from stock import endless
 from torch import Tensor
-from transformers import GenerationConfig
+from transformers import DynamicCache, GenerationConfig
 
 from padfix.generation.exceptions import EXACT_BEFORE, EXACT_SINCE
 from padfix.releases import TESTED
@@ -127,6 +127,16 @@ def _compile_config() -> str:
     return "no" if getattr(GenerationConfig(), "compile_config", None) is None else "yes"
 
 
+def _chunks() -> str:
+    if not hasattr(GenerationConfig(), "prefill_chunk_size"):
+        return "no such flag"
+    batch = left_padded([PROMPT, PROMPT[:3]])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, "compile", lambda function=None, **_: function)  # 4.51 compiles, which takes minutes
+        first = _forwards(batch | {CACHE_FIELD: DynamicCache()}, prefill_chunk_size=64)[0]["position_ids"]
+    return {2: "the mask", len(PROMPT) - 1: "the columns"}[int(first[-1, -1])]
+
+
 MEASURES: Mapping[str, Callable[[], str]] = {
     "your own `position_ids`, while decoding": _own_positions,
     "positions while decoding come from": _positions,
@@ -136,6 +146,7 @@ MEASURES: Mapping[str, Callable[[], str]] = {
     "`max_length=20` in a config that you pass counts": lambda: _granted({"max_length": 20}),
     "`max_length=20` of the model's own config counts": lambda: _granted(own=20),
     "another `max_length` of the model's own config counts": lambda: _granted(own=15),
+    "positions of a prompt that is read in chunks come from": _chunks,
     "every generation config holds a `compile_config`": _compile_config,
     "`repetition_penalty` counts leading pads": _penalty_of_pads,
     "`encoder_repetition_penalty` with beams holds for": _penalty_of_rows,

@@ -14,11 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle import build, left_padded, right_padded
 from torch import Tensor
+from transformers import DynamicCache
 
 MODELS: Mapping[str, Mapping[str, Any]] = {
     "llama": {},
     "gpt2": {},
     "bloom": {},
+    "gpt_neo": {},
     "mistral": {"sliding_window": 4},
     "mistral, a window that stays open": {"sliding_window": 200},
     **({"gemma3": {}} if RELEASE >= (4, 57) else {}),  # before, a prompt alone depends on its cache
@@ -53,17 +55,28 @@ def turns(draw: st.DrawFn) -> list[Turn]:
     return found
 
 
+# Processors that read the history, which holds pads among the tokens of a chat.
+FLAGS: tuple[dict[str, Any], ...] = (
+    {"repetition_penalty": 1.5},
+    {"no_repeat_ngram_size": 1},
+    {"no_repeat_ngram_size": 2},
+    {"sequence_bias": [[[17, 9], 8.0], [[9], -3.0]]},
+)
+
+
 @pytest.mark.usefixtures("installed")
 @pytest.mark.filterwarnings("ignore:the field .* of this output is None:padfix.PadfixWarning")
 @pytest.mark.parametrize("name", MODELS)
-@given(chat=turns())
-def test_chats(name: str, chat: list[Turn]) -> None:
-    held = Chat(_model(name), rows=len(chat[0].texts))
+@given(chat=turns(), flags=st.none() | st.sampled_from(FLAGS), brings_one=st.booleans())
+def test_chats(name: str, chat: list[Turn], flags: dict[str, Any] | None, brings_one: bool) -> None:
+    held = Chat(_model(name), rows=len(chat[0].texts), **flags or {})
+    if brings_one and name != "mamba2":
+        held.cache = DynamicCache()
     for turn in chat:
         padder = functools.partial(PADDERS[turn.side], extra=turn.extra)
         # Of a window that was full, new tokens alone are not enough: padfix names it, and no row is promised. With a
         # recurrent state, whole sequences without pads are stock's business, which runs them on top of it.
-        only_new = turn.only_new and takes_new_tokens_alone() and name in GO_ON
+        only_new = turn.only_new and takes_new_tokens_alone() and name in GO_ON and flags is None
         cached = turn.cached and name != "mamba2"
         if turn.retokenized:
             # Beside fewer columns than a cache holds, sequences could be new tokens alone: padfix names that.

@@ -97,6 +97,11 @@ def test_window_grows_by_what_was_dropped_and_is_not_moved_once_it_is_full() -> 
     assert all(map(torch.equal, tensors(full), held))
 
 
+def test_window_of_the_model_keeps_a_cache_of_full_layers_from_moving() -> None:
+    assert cache_to_caller(dynamic(6), PLAN, sizes={7}) is None
+    assert cache_to_caller(dynamic(6), PLAN, sizes={8}) is not None
+
+
 def test_cache_of_fewer_columns_than_the_prompt_is_not_moved() -> None:
     assert cache_to_caller(dynamic(3), PLAN) is None
     assert cache_to_caller(((states(3), states(3)),), PLAN) is None
@@ -232,6 +237,9 @@ def test_window_must_not_be_full_at_the_end(window: int, exact: bool) -> None:
     said = bound(with_zeros((0, 3)), cache=cache, new_tokens=4)
     kind = "past_key_values= (a DynamicCache whose columns cannot be told apart or moved)"
     assert said == ([] if exact else [kind])
+    # One of full layers does not tell the window of the model.
+    said = bound(with_zeros((0, 3)), model=build("mistral", sliding_window=window), cache=dynamic(5), new_tokens=4)
+    assert said == ([] if exact else ["past_key_values= (its pads would count in the window)"])
     assert bound(with_zeros((0, 0)), cache=cache, new_tokens=40) == []
 
 
