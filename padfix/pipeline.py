@@ -238,7 +238,8 @@ def attempt(call: GenerateCall, found: Found, traits: Traits, settings: Settings
     obstacles += limits.negative_bound(call) if found.negative is not None else ()
     obstacles += media.filled_up(call, padding.real)
     rewrite = not changes_nothing(call, config, plan, guessed=guessed)
-    reads = tuple(limits.reads_history(call, config)) if plan.pads_remain and pad_aware else ()
+    has_holes = padding.cached > 0 and plan.has_holes
+    reads = tuple(limits.reads_history(call, config, has_holes=has_holes)) if plan.pads_remain and pad_aware else ()
     if not plan.is_identity:
         obstacles += limits.layout_bound(call, config, pads_remain=pads_remain)
     else:

@@ -56,10 +56,9 @@ class History:
     @cached_property
     def _pads_first(self) -> Tensor | None:
         """The order of the prompt's columns in which each row's pads come first; None where they do."""
-        real = self.plan.real
-        if self.prompt is None or not bool((real[:, :-1] & ~real[:, 1:]).any()):
+        if self.prompt is None or not self.plan.has_holes:
             return None
-        return torch.argsort(real.to(torch.uint8), dim=1, stable=True)
+        return torch.argsort(self.plan.real.to(torch.uint8), dim=1, stable=True)
 
     def gathered(self, ids: Tensor) -> Tensor:
         """The ids with the pads of each row in front, those among the columns of a cache too."""

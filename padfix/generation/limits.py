@@ -254,11 +254,16 @@ def _looks_aligned(value: Tensor, shape: tuple[int, int]) -> bool:
     return is_label and value.ndim >= 2 and tuple(value.shape[:2]) == shape
 
 
-def reads_history(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
-    """What would see the pads that the model sees, if it were the library's own: see generation/processors.py."""
+def reads_history(call: GenerateCall, config: GenerationConfig, *, has_holes: bool = False) -> Iterator[str]:
+    """What would see the pads that the model sees, if it were the library's own: see generation/processors.py.
+
+    Args:
+        has_holes: Whether pads lie among the tokens, as they can in the columns of a cache.
+    """
     for name, sees_pads in READS_HISTORY.items():
         value = getattr(config, name, None)
-        if value is not None and sees_pads(value, call):
+        sees_holes = has_holes and name == "repetition_penalty" and _is_not_one(value, call)
+        if value is not None and (sees_holes or sees_pads(value, call)):
             yield f"{name}={_shown(value)} (it reads the token history)"
     if config.min_length and config.min_new_tokens is None:
         yield f"min_length={config.min_length} (it counts pads; min_new_tokens does not)"

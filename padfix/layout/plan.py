@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -69,6 +70,11 @@ class LayoutPlan:
     def pads_remain(self) -> bool:
         """Whether the model still sees a pad in some row that has a real token."""
         return any(0 < length < self.model_width for length in self.lengths)
+
+    @cached_property
+    def has_holes(self) -> bool:
+        """Whether pads lie among the tokens of the model's layout, as they can in cached columns. One host sync."""
+        return bool((self.real[:, :-1] & ~self.real[:, 1:]).any())
 
     def to_model(self, x: Tensor, *, batch_axis: int = 0, prompt_axis: int = 1, fill: float = 0) -> Tensor:
         """`x` in the model's layout, with `fill` in the cells of pads.
