@@ -119,6 +119,23 @@ def test_processors_see_no_pad_among_the_cached_tokens(flags: dict[str, Any], si
         chat.turn(texts, PADDERS[side])
 
 
+@pytest.mark.parametrize("flags", HISTORY, ids=str)
+def test_processors_see_no_pad_of_the_turn_before(flags: dict[str, Any]) -> None:
+    """What is said next has no pads, so that no column moves."""
+    chat = Chat(build("llama"), **flags)
+    for texts in (PROMPTS, [[17, 5], [42, 11], [9, 9]]):
+        chat.turn(texts, right_padded)
+
+
+def test_sequence_that_begins_before_the_pads() -> None:
+    """Whatever the reply ended in, and what was said then: a bias on the token that follows both."""
+    biases = [[[ended, said, 7], 20.0] for ended in range(3, 99) for said in (22, 34, 44)]
+    chat = Chat(build("llama"), sequence_bias=biases)
+    chat.turn(PROMPTS, right_padded)
+    output = chat.turn([[22], [32, 34], [44]], right_padded)
+    assert output.sequences[:, -3].tolist() == [7, 7, 7]
+
+
 @NEEDS_NEW_ALONE
 @pytest.mark.parametrize("side", PADDERS)
 def test_new_tokens_alone_count_with_the_cached_columns(side: str) -> None:
