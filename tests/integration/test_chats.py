@@ -128,11 +128,11 @@ def test_processors_see_no_pad_of_the_turn_before(flags: dict[str, Any]) -> None
 
 
 def test_sequence_that_begins_before_the_pads() -> None:
-    """Whatever the reply ended in, and what was said then: a bias on the token that follows both."""
-    biases = [[[ended, said, 7], 20.0] for ended in range(3, 99) for said in (22, 34, 44)]
-    chat = Chat(build("llama"), sequence_bias=biases)
+    """A bias on what follows the last two tokens of a reply and what was said then; pads stand between those two."""
+    chat, said = Chat(build("llama")), [[22], [32, 34], [44]]
     chat.turn(PROMPTS, right_padded)
-    output = chat.turn([[22], [32, 34], [44]], right_padded)
+    chat.arguments["sequence_bias"] = [[[*row[-2:], *text, 7], 40.0] for row, text in zip(chat.rows, said, strict=True)]
+    output = chat.turn(said, right_padded)
     assert output.sequences[:, -3].tolist() == [7, 7, 7]
 
 
