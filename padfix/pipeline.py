@@ -26,7 +26,7 @@ from .generation.traits import Traits, traits_of
 from .layout.detect import Padding
 from .layout.plan import LayoutPlan
 from .settings import Settings, override
-from .strategies import STRATEGIES, Strategy, choose
+from .strategies import ONE_CALL, STRATEGIES, Strategy, choose, packs_too
 from .strategies.encoder import encoder_aware
 from .strategies.job import Job
 from .strategies.left_pad import changes_nothing
@@ -78,7 +78,8 @@ def run(
             output = original(model, *args, **kwargs)
             remember(output, call, found.padding.real, found.past)
             return output
-        notices.tally("repaired")
+        if repair.needed:
+            notices.tally("repaired")
         with hooks_in_place():
             output = repair.strategy(repair.job, original)
         job = repair.job
@@ -135,7 +136,8 @@ def decide(call: GenerateCall, found: Found, settings: Settings, original: Calla
     if not traits.known and settings.mode != "warn":
         again = choose_repair(call, found, _tried_out(traits, repair, original), settings)
         repair = replace(again, needed=again.needed or repair.needed, anew=repair.anew)
-    nothing_to_do = not repair.needed and not repair.obstacles
+    packs = repair.strategy is STRATEGIES["packed_prefill"] and settings.mode != "warn"
+    nothing_to_do = not repair.needed and not repair.obstacles and not packs
     if padding.empty and (nothing_to_do or settings.mode != "warn"):  # warn has one report a call site
         _say(wording.empty(prompt, padding), settings)
     if nothing_to_do:
@@ -145,7 +147,7 @@ def decide(call: GenerateCall, found: Found, settings: Settings, original: Calla
     where, seen = next((pair for pair in prompts if not bool(pair[1].real.all())), prompts[0])
     padded = " ".join(filter(None, (wording.padded(where, seen), wording.anew(repair.anew))))
     if settings.mode == "warn":
-        helps = repair.strategy is STRATEGIES["left_pad"] and not repair.anew
+        helps = repair.strategy in ONE_CALL and not repair.anew
         remedy = wording.PAD_LEFT if seen.misplaced and helps else wording.USE_FIX
         sentences = (padded, wording.seen_by(repair.job.reads_history), remedy)
         _leave(" ".join(filter(None, sentences)), repair.obstacles, settings)
@@ -206,6 +208,8 @@ def _without_cache(
     """The call and its repair without the cache, where that is exact and with it none is."""
     if not repair.obstacles or found.cache is None or not found.cache.whole:
         return call, found, repair
+    if settings.strategy == "packed_prefill":  # forced, and what the caller's cache stands in the way of
+        return call, found, repair
     without = call.without(*CACHE_NAMES)
     again = detect(without) or replace(found, cache=None, padding=replace(found.padding, cached=0))
     other = choose_repair(without, again, traits, settings)
@@ -224,6 +228,8 @@ def attempt(call: GenerateCall, found: Found, traits: Traits, settings: Settings
     plan = LayoutPlan.from_mask(padding.real, trim=trim, cached=padding.cached)
     new_tokens = lengths.new_tokens(call, config)
     name, reason = choose(settings.strategy, traits, plan, new_tokens, past=found.past, negative_width=negative_width)
+    if name in ("left_pad", "packed_prefill"):
+        name, reason = packs_too(settings.strategy, call, config, traits, plan, new_tokens)
     obstacles = [reason] if name is None else []
     if name == "equal_length":
         obstacles += limits.layout_bound(call, config, pads_remain=False, apart=True)

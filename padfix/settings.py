@@ -29,7 +29,7 @@ class Settings:
     Attributes:
         mode: `off` (inert), `fix` (repair), `warn` (report each call site once, change nothing) or `strict` (raise).
         strategy: `auto`, or one strategy for every padded batch: `left_pad`, or `equal_length` (rows of one length
-            share a call, without pads); `packed_prefill` is reserved, and refused at the first padded batch.
+            share a call, without pads), or `packed_prefill` (prompts share rows in the prefill).
         decoding: `pad_aware` (the library's processors see no pads) or `stock` (they see those that the model sees).
     """
 

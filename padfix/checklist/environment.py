@@ -15,7 +15,6 @@ from ..generation.compat import installed
 from ..patch import PATCH_POINTS, state
 from ..releases import NEWEST_TESTED, OLDEST, SUPPORTED, TESTED
 from ..settings import ENVIRONMENT, VARIABLES, Settings, effective
-from ..strategies import STRATEGIES
 from ..wrapped import wrapped_by
 from .subject import Seen, Subject
 
@@ -29,6 +28,7 @@ OWN_PACKAGES = ("padfix", "torch", "transformers")
 # Values of settings that mean less than a repair: what they mean, and what would mean one.
 UNUSUAL = {
     "warn": ("it reports padded batches and changes nothing", "fix"),
+    "packed_prefill": ("a batch that cannot be packed raises SettingsError", "auto"),
     "stock": ("the library's processors see the pads that the model sees, so that flags are not exact", "pad_aware"),
 }
 
@@ -61,9 +61,7 @@ def settings(subject: Subject) -> Iterator[Seen]:
         else:
             source = "the environment" if field in settings_module.NAMED_IN_ENVIRONMENT else "the default"
         seen = f"{variable.name} is {value} (from {source})"
-        if field == "strategy" and value not in ("auto", *STRATEGIES):
-            yield "problem", f"{seen}, which this release of padfix does not have.", "Set it to auto."
-        elif value in UNUSUAL:
+        if value in UNUSUAL:
             meaning, better = UNUSUAL[value]
             yield "note", f"{seen}: {meaning}.", f"Set it to {better}."
         else:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 
 from ..generation.reach import reach_of
-from ..strategies import STRATEGIES
 from .report import Level
 from .subject import Seen, Subject
 
@@ -38,8 +37,8 @@ def strategy(subject: Subject) -> Iterator[Seen]:
         traits = outlook.traits
         if traits.encoder_decoder:
             yield "ok", f"{traits.name}: the padding of its encoder is right as it is, on either side, and stays.", ""
-        elif outlook.strategy is None and subject.settings.strategy not in ("auto", *STRATEGIES):
-            seen = f"No padded batch can run: {outlook.reason}."
+        elif outlook.strategy is None and subject.settings.strategy == "packed_prefill":
+            seen = f"A padded batch raises SettingsError: {outlook.reason}."
             yield "problem", seen, "Set the strategy to auto (PADFIX_STRATEGY=auto)."
         elif outlook.strategy is None:
             seen = (
@@ -55,7 +54,7 @@ def strategy(subject: Subject) -> Iterator[Seen]:
             seen = f"left_pad: {traits.name} is exact up to {traits.exact_up_to:.0f} columns, since {traits.reason}."
             yield "note", seen, "Nothing to do: beyond it rows of one length share a call, in as many calls as lengths."
         else:
-            yield "ok", f"left_pad: {traits.name} is exact at any length.", ""
+            yield "ok", f"{outlook.strategy}: {traits.name} is exact at any length.", ""
         if not traits.known:
             seen = f"{traits.name} stands in no table: the first padded batch sets off a short trial run."
             yield "note", seen, "Nothing, or say it for good: padfix.register_architecture."

@@ -13,6 +13,7 @@ from ..generation.apart import group_bound
 from ..generation.call import bind
 from ..generation.compat import eos_ids, vocabulary_size
 from ..generation.limits import layout_bound, pad_bound
+from ..generation.packable import packing_bound
 from ..generation.reach import reached_models
 from ..generation.traits import Traits, traits_of
 from ..layout.plan import LayoutPlan
@@ -98,8 +99,9 @@ def _outlook(model: Any, settings: Settings) -> Outlook:
         strategy, reason = choose(asked, traits, plan, new_tokens=1)
         if strategy is None or call is None or config is None:
             return reason
-        if strategy == "left_pad":
-            return "; ".join((*layout_bound(call, config, pads_remain=True), *pad_bound(call, config)))
+        if strategy in ("left_pad", "packed_prefill"):
+            packing = packing_bound(call, config, plan, traits, 1) if strategy == "packed_prefill" else ()
+            return "; ".join((*packing, *layout_bound(call, config, pads_remain=True), *pad_bound(call, config)))
         return "; ".join((*layout_bound(call, config, pads_remain=False, apart=True), *group_bound(call, config, plan)))
 
     asked = "left_pad" if settings.strategy == "auto" else settings.strategy

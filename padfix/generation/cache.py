@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +18,13 @@ from .compat import CACHE_NAMES
 from .marks import contradiction
 from .traits import windows
 
-__all__ = ["PassedCache", "cache_bound", "cache_to_caller", "is_movable", "passed_cache"]
+__all__ = ["PassedCache", "cache_bound", "cache_to_caller", "is_movable", "passed_cache", "refill"]
 
 # Layers, by exact class, that hold a column for each token on axis 2 of keys and values.
 DYNAMIC, SLIDING, STATIC = "DynamicLayer", "DynamicSlidingWindowLayer", "StaticLayer"
+
+# Attributes of a cache or of its layers that hold the number of columns so far.
+COUNTS = ("_seen_tokens", "cumulative_length")
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,10 +142,23 @@ def cache_to_caller(cache: Any, plan: LayoutPlan, *, before: int = 0, sizes: Col
         else:
             holder[key] = _moved(holder[key], plan, before)
     for counted in (cache, *getattr(cache, "layers", ())):
-        for name in ("_seen_tokens", "cumulative_length"):
+        for name in COUNTS:
             if plan.trim and isinstance(vars(counted).get(name), int):
                 vars(counted)[name] += plan.trim
     return cache
+
+
+def refill(cache: Any, columns: int, change: Callable[[Tensor], Tensor]) -> None:
+    """Puts in the place of each layer's keys and values what `change` makes of them, with this number of columns.
+
+    One tensor after the other, so that no second copy of the whole exists at any time.
+    """
+    for holder, key in slots(cache):
+        holder[key] = change(holder[key])
+    for counted in (cache, *getattr(cache, "layers", ())):
+        for name in COUNTS:
+            if isinstance(vars(counted).get(name), int):
+                vars(counted)[name] = columns
 
 
 def _reads_mask(model: Any) -> bool:

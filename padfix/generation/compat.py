@@ -6,6 +6,7 @@ import copy
 import inspect
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from importlib import util
 from importlib.metadata import version
 from types import SimpleNamespace
 from typing import Any
@@ -20,15 +21,18 @@ from transformers.integrations.fsdp import is_fsdp_managed_module
 from .call import PARAMETERS, GenerateCall
 
 __all__ = [
+    "CACHE_KEYWORD",
     "CACHE_NAMES",
     "DTYPE_KEYWORD",
     "chunks_count_columns",
     "default_max_length_counts_columns",
     "encoder_penalty_reaches_every_row",
     "eos_ids",
+    "growing_cache",
     "has_static_cache",
     "has_unsteady_windows",
     "installed",
+    "masks_are_bool",
     "own_max_length_counts_columns",
     "pad_id",
     "positional_parameters",
@@ -44,6 +48,12 @@ __all__ = [
 # A cache, as an argument and as a field of an output: `cache` in 5.24; up to 5.x `past_key_values`, and `cache_params`
 # for the Mamba family.
 CACHE_NAMES = ("past_key_values", "cache", "cache_params")
+# The one of them that `generate` and forward take for a transformer's.
+CACHE_KEYWORD = (
+    "cache"
+    if "cache" in inspect.signature(GenerationMixin.prepare_inputs_for_generation).parameters
+    else "past_key_values"
+)
 
 # Caches of fixed shape: a new width means a new graph. Those with sliding layers of their own up to 4.57.
 SLIDING_CACHES = ("hybrid", "hybrid_chunked", "offloaded_hybrid", "sliding_window")
@@ -137,6 +147,19 @@ def has_static_cache(call: GenerateCall, config: GenerationConfig) -> bool:
     """Whether the cache of a call has one shape from the start."""
     passed = {type(call.get(name)).__name__ for name in CACHE_NAMES}
     return config.cache_implementation in STATIC_CACHES or bool(passed & STATIC_CLASSES)
+
+
+def growing_cache(model: Any) -> Any:
+    """An empty cache such as `generate` makes for the model where none is asked for."""
+    if "config" in inspect.signature(cache_utils.DynamicCache.__init__).parameters:  # from 4.56
+        return cache_utils.DynamicCache(config=model.config.get_text_config(decoder=True))
+    return cache_utils.DynamicCache()
+
+
+def masks_are_bool(model: Any) -> bool:
+    """Whether the attention takes a mask with an axis for queries as bool, rather than as what is added to scores."""
+    with_bools = util.find_spec("transformers.masking_utils") is not None  # from 4.53
+    return with_bools and model.config._attn_implementation == "sdpa"
 
 
 def has_unsteady_windows(call: GenerateCall, config: GenerationConfig) -> bool:

@@ -10,17 +10,26 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor
+from transformers import GenerationConfig
 
+from ..generation.call import GenerateCall
+from ..generation.packable import copies_of, packing_bound
 from ..generation.traits import Traits
 from ..layout.plan import LayoutPlan
-from . import equal_length, left_pad
+from . import equal_length, left_pad, packed_prefill
 from .job import Job
 
-__all__ = ["STRATEGIES", "Strategy", "choose"]
+__all__ = ["ONE_CALL", "STRATEGIES", "Strategy", "choose", "packs_too"]
 
 Strategy = Callable[[Job, Callable[..., Any]], Any]
 
-STRATEGIES: Mapping[str, Strategy] = {"left_pad": left_pad.run, "equal_length": equal_length.run}
+STRATEGIES: Mapping[str, Strategy] = {
+    "left_pad": left_pad.run,
+    "equal_length": equal_length.run,
+    "packed_prefill": packed_prefill.run,
+}
+# Those in which all rows decode together, left-padded.
+ONE_CALL = (left_pad.run, packed_prefill.run)
 
 
 def choose(
@@ -34,6 +43,8 @@ def choose(
 ) -> tuple[str | None, str]:
     """The name of the strategy for a batch, or None and the reason why the one that is asked for is not exact.
 
+    What is exact left-padded may be packed on top of that: `packs_too` has the last word.
+
     Args:
         asked: The setting: `auto` or the name of one strategy.
         traits: What the model is.
@@ -42,15 +53,28 @@ def choose(
         past: The mask over the cached columns, of shape (batch, columns), where the plan is for what follows them.
         negative_width: The number of columns of padded negative prompts; 0 where there are none.
     """
-    if asked not in ("auto", *STRATEGIES):
-        there = ", ".join(("auto", *STRATEGIES))
-        return None, f"strategy {asked!r} is not part of this release of padfix, which has: {there}"
     if asked == "equal_length":
         return asked, ""
     padded = plan.pads_remain or (past is not None and not bool(past.all()))
     width = plan.model_width + (0 if past is None else past.shape[1])
     reason = _not_exact(traits, len(plan.lengths), new_tokens, width if padded else 0, negative_width)
-    return (None if reason else "left_pad"), reason
+    return (None if reason else "left_pad" if asked == "auto" else asked), reason
+
+
+def packs_too(
+    asked: str, call: GenerateCall, config: GenerationConfig, traits: Traits, plan: LayoutPlan, new_tokens: int
+) -> tuple[str | None, str]:
+    """As `choose`, for a batch that is exact left-padded: its prompts are packed where that is exact too, and pays."""
+    if asked == "left_pad" or not plan.pads_remain or max(plan.lengths) < 2:
+        return "left_pad", ""
+    if asked == "auto":
+        least = packed_prefill.fewest_saved(call.model.device.type)
+        if not packed_prefill.pays(plan.lengths, plan.model_width, copies_of(config), least=least):
+            return "left_pad", ""
+    reason = next(packing_bound(call, config, plan, traits, new_tokens), "")
+    if reason and asked == "packed_prefill":
+        return None, f"strategy 'packed_prefill' is not exact here: {reason}"
+    return "left_pad" if reason else "packed_prefill", ""
 
 
 def _not_exact(traits: Traits, rows: int, new_tokens: int, padded_width: int, negative_width: int) -> str:

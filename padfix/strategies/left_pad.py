@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -30,6 +31,7 @@ __all__ = [
     "every_id_is_valid",
     "generated",
     "lost_states",
+    "restored",
     "run",
     "to_caller",
     "to_model",
@@ -45,18 +47,22 @@ def run(job: Job, original: Callable[..., Any]) -> Any:
 
     As many forwards as the batch would take if the caller had padded it on the left, each with the same rows.
     """
-    output = generated(job, original)
+    return restored(generated(job, original), job)
+
+
+def restored(output: Any, job: Job) -> Any:
+    """What `original` gave for the batch in the model's layout, as the caller sees it."""
     if not job.rewrite:
         return output
-    restored = to_caller(output, job)
+    moved = to_caller(output, job)
     if job.plan.is_identity:
-        return restored
-    warn_of_lost(lost_states(output, restored))
-    return with_caches(restored, job)
+        return moved
+    warn_of_lost(lost_states(output, moved))
+    return with_caches(moved, job)
 
 
-def generated(job: Job, original: Callable[..., Any]) -> Any:
-    """What `original` gives for the batch in the model's layout."""
+def generated(job: Job, original: Callable[..., Any], beside: Mapping[str, Any] = MappingProxyType({})) -> Any:
+    """What `original` gives for the batch in the model's layout, with the arguments `beside` on top."""
     call, config, plan = job.call, job.config, job.plan
     history = History(plan, call.ids)
     moved = (
@@ -74,7 +80,7 @@ def generated(job: Job, original: Callable[..., Any]) -> Any:
         config=config,
     )
     with rewritten(decoding):
-        output = original(call.model, **moved.arguments)
+        output = original(call.model, **{**moved.arguments, **beside})
     if job.reads_history and not decoding.reached:
         warn(
             f"{type(call.model).__name__} builds its own list of logits processors: those that read the token history "

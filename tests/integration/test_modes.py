@@ -545,14 +545,14 @@ def test_warn_mode_never_raises_for_a_forced_strategy(side: str, strategy: str) 
 
 
 @pytest.mark.parametrize(("mode", "side"), [("fix", "right"), ("fix", "left"), ("strict", "left")])
-def test_a_strategy_that_is_not_in_this_release_is_refused_with_those_that_are(mode: str, side: str) -> None:
-    model = build("llama")
+def test_packing_that_is_not_exact_is_refused_where_it_is_forced(mode: str, side: str) -> None:
+    model = build("bloom")
     padfix.install(mode, strategy="packed_prefill")
     with pytest.raises(SettingsError) as caught:
         model.generate(**PADDERS[side](ROWS), **GREEDY)
     assert str(caught.value) == (
-        "strategy 'packed_prefill' is not part of this release of padfix, which has: auto, left_pad, equal_length. "
-        "Set the strategy to 'auto'."
+        "strategy 'packed_prefill' is not exact here: BloomForCausalLM (it was not measured to be exact when prompts "
+        "share a row). Set the strategy to 'auto'."
     )
 
 

@@ -14,10 +14,13 @@ from typing import Any, NamedTuple
 
 import torch
 import wrapt
+from facts import RELEASE
+from oracle import MODELS as TABLE
 from oracle import PADDERS, ROWS, Reply, alone, compare, read, right_padded
 from transformers.generation.utils import GenerationMixin
 
 from padfix.errors import RightPaddingError, SettingsError
+from padfix.generation.exceptions import PACKABLE
 
 from .batches import model
 
@@ -272,18 +275,25 @@ def treatment(settings: Block, call: Call) -> Expected:
     seen, misplaced = ("calls", "padded"), call.side in MISPLACED
     if settings["mode"] == "strict" and misplaced:
         return Expected(RightPaddingError, None, seen)
-    not_there = settings["strategy"] not in ("auto", "left_pad")
+    forced = settings["strategy"] == "packed_prefill"
+    refused = forced and (call.flag == "positions" or not packs(call.model))
     pads_are_seen = call.flag == "history" and settings["decoding"] == "pad_aware"
-    if not (misplaced or not_there or pads_are_seen):
+    needed = misplaced or pads_are_seen
+    if not (needed or refused or (forced and settings["mode"] != "warn")):
         return Expected("stock", None, seen)
     if settings["mode"] == "warn":
         return Expected("stock", "pads after real tokens" if misplaced else "padded", (*seen, "left_as_is"))
-    if not_there:
+    if refused:
         return Expected(SettingsError, None, seen)
     if call.flag == "positions":
         return Expected("stock", "cannot make this call right: position_ids=", (*seen, "left_as_is"))
     by_hand = call.flag == "history" and settings["decoding"] == "stock"
-    return Expected("by hand" if by_hand else "alone", None, (*seen, "repaired"))
+    return Expected("by hand" if by_hand else "alone", None, (*seen, "repaired") if needed else seen)
+
+
+def packs(name: str) -> bool:
+    """Whether the prompts of a model of the table can be packed."""
+    return PACKABLE.get(TABLE[name][0], (99, 0)) <= RELEASE
 
 
 # Who may hold blocks open: the machine's own thread, and a second one.

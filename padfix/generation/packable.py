@@ -1,0 +1,187 @@
+"""Where prompts can be packed into few rows before decoding: which models, and which calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.nn import Module
+from torch.nn.modules import module as every_module
+from transformers import GenerationConfig
+
+from ..layout.plan import LayoutPlan
+from ..registry import registered
+from .adapters import has_forward_hooks, has_offsets, names_adapters
+from .cache import is_movable
+from .call import GenerateCall
+from .compat import growing_cache, installed, several_ranks, steps_together, wants_fixed_shapes
+from .exceptions import PACKABLE
+from .traits import Traits, text_config, windows
+
+__all__ = ["copies_of", "packing_bound"]
+
+# The arguments that change nothing before the first new token, beside ids, mask and the fields below.
+ARGUMENTS = frozenset(
+    {
+        "generation_config",
+        "logits_processor",
+        "prefix_allowed_tokens_fn",
+        "stopping_criteria",
+        "streamer",
+        "tokenizer",
+        "use_model_defaults",
+    }
+)
+
+# The fields of a generation config that do not.
+FIELDS = frozenset(
+    {
+        "assistant_confidence_threshold",  # these seven say how to ask an assistant, if there is one
+        "assistant_early_exit",
+        "assistant_lookbehind",
+        "max_matching_ngram_size",
+        "num_assistant_tokens",
+        "num_assistant_tokens_schedule",
+        "target_lookbehind",
+        "bad_words_ids",
+        "begin_suppress_tokens",
+        "bos_token_id",
+        "decoder_start_token_id",
+        "do_sample",
+        "early_stopping",
+        "encoder_no_repeat_ngram_size",
+        "encoder_repetition_penalty",
+        "eos_token_id",
+        "epsilon_cutoff",
+        "eta_cutoff",
+        "exponential_decay_length_penalty",
+        "forced_bos_token_id",
+        "forced_eos_token_id",
+        "length_penalty",
+        "max_length",
+        "max_new_tokens",
+        "min_length",
+        "min_new_tokens",
+        "min_p",
+        "no_repeat_ngram_size",
+        "num_beams",
+        "num_return_sequences",
+        "output_logits",
+        "output_scores",
+        "pad_token_id",
+        "remove_invalid_values",
+        "renormalize_logits",
+        "repetition_penalty",
+        "return_dict_in_generate",
+        "sequence_bias",
+        "stop_strings",
+        "suppress_tokens",
+        "temperature",
+        "top_h",
+        "top_k",
+        "top_p",
+        "transformers_version",
+        "typical_p",
+        "watermarking_config",
+    }
+)
+
+# What says nothing in other fields, beside the default.
+NEUTRAL = {"num_beam_groups": 1, "guidance_scale": 1}
+
+# Where the modules of a model, and their forwards, come from.
+SOURCES = ("transformers.", "torch.")
+
+
+def copies_of(config: GenerationConfig) -> int:
+    """The number of rows that `generate` makes of each prompt before the first forward."""
+    return max(int(config.num_beams or 1), int(config.num_return_sequences or 1))
+
+
+def packing_bound(
+    call: GenerateCall, config: GenerationConfig, plan: LayoutPlan, traits: Traits, new_tokens: int
+) -> Iterator[str]:
+    """Why the prompts of a call cannot be packed, a phrase each; left padding is taken to be exact for it."""
+    yield from _by_call(call, config)
+    yield from _by_model(call, traits)
+    if 0 in plan.lengths:
+        yield "a row has no real token"
+    if any(window <= plan.model_width + new_tokens for window in windows(call.model)):
+        yield f"{traits.name} (its sliding window is narrower than the prompts and the new tokens)"
+
+
+def _by_call(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
+    fields = {name: value for name, value in vars(config).items() if not name.startswith("_")}
+    for name, value in call.arguments.items():
+        known = name in (call.ids_name, call.mask_name) or name in ARGUMENTS or name in fields
+        if value is not None and value is not False and not known:
+            yield f"{name}="
+    if call.ids is None or call.ids.ndim != 2:
+        yield "a prompt that is not token ids alone"
+    default = GenerationConfig()
+    for name, value in fields.items():
+        if name == "use_cache":
+            unlike = value is False
+        else:
+            unlike = (
+                bool(value) and name not in FIELDS and value not in (getattr(default, name, None), NEUTRAL.get(name))
+            )
+        if unlike:
+            yield f"{name}={value if isinstance(value, (bool, int, float, str)) else '...'}"
+    if steps_together(call) or several_ranks():
+        yield "ranks have to run the same number of forwards"
+    if wants_fixed_shapes(call, config):
+        yield "each new shape would cost a new graph"
+    if torch.is_autocast_enabled(getattr(call.model.device, "type", "cpu")):
+        yield "autocast"
+
+
+def _by_model(call: GenerateCall, traits: Traits) -> Iterator[str]:
+    model = call.model
+    since = _packable_since(type(model)) if traits.known else None
+    if since is None or installed() < since:
+        yield f"{traits.name} (it was not measured to be exact when prompts share a row)"
+        return
+    if traits.exact_up_to != float("inf") or traits.mixes_rows:
+        yield f"{traits.name} ({traits.reason or 'rows of one batch change one another'})"
+    if getattr(text_config(model.config), "alibi", False):  # Falcon
+        yield f"{traits.name} (it makes its ALiBi from a mask with one axis)"
+    if not is_movable(growing_cache(model), 0, trims=False):
+        yield f"{traits.name} (some of its layers keep a state rather than a column for each token)"
+    attention = {getattr(one, "_attn_implementation", None) for one in (model.config, text_config(model.config))}
+    if not attention <= {"eager", "sdpa"}:
+        yield f"attn_implementation={'/'.join(sorted(map(str, attention)))} (it takes no mask with an axis for queries)"
+    if model.training:
+        yield "the model is in training mode"
+    if getattr(model, "hf_quantizer", None) is not None:
+        yield "the model is quantised"
+    if getattr(model.config, "output_attentions", False) or getattr(model.config, "output_hidden_states", False):
+        yield "the model's configuration asks for hidden states or attentions"
+    if _is_watched(model, call.batch):
+        yield "forward hooks would see packed rows"
+    if not all(map(_is_own, model.modules())):
+        yield "a forward of the model is not the library's own"
+
+
+def _packable_since(model_class: type) -> tuple[int, int] | None:
+    """The first release in which the library's class that this one is was measured to be packable; None for others."""
+    if registered(model_class) is not None:
+        return None
+    first = next((one for one in model_class.__mro__ if one.__module__.startswith("transformers.models.")), None)
+    return None if first is None else PACKABLE.get(first.__name__)
+
+
+def _is_watched(model: Any, batch: int) -> bool:
+    """Whether hooks see the forwards, those included that tell a layer something for each row of the batch."""
+    if every_module._global_forward_hooks or every_module._global_forward_pre_hooks:
+        return True
+    hooks = (hook for module in model.modules() for hook in module._forward_pre_hooks.values())
+    return has_forward_hooks(model, batch) or has_offsets(model) or any(names_adapters(hook, 1) for hook in hooks)
+
+
+def _is_own(module: Module) -> bool:
+    """Whether the forward of a module is the one that its class came with."""
+    if "forward" in vars(module):
+        return False
+    return all(name.startswith(SOURCES) for name in (type(module).__module__, type(module).forward.__module__ or ""))

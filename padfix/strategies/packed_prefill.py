@@ -1,0 +1,90 @@
+"""Padding-free prefill: the prompts packed into few rows, then decoding from a left-padded cache."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..generation.cache import refill
+from ..generation.compat import CACHE_KEYWORD, growing_cache, masks_are_bool
+from ..generation.packable import copies_of
+from ..layout.packing import Packing
+from . import left_pad
+from .job import Job
+
+__all__ = ["LARGEST_SHARE", "fewest_saved", "pays", "run"]
+
+# Packing pays where it leaves this share of the cells of the prefill or less, a cell being a token or a pad of a row,
+# and saves enough of them: benchmarks/packed_prefill.py.
+LARGEST_SHARE = 0.6
+
+
+def fewest_saved(device: str) -> int:
+    """The number of cells that packing has to save on a kind of device to outweigh its second forward.
+
+    Measured on the CPU. On others a forward of few cells takes as long as one of many: there it is an estimate, far on
+    the safe side.
+    """
+    return 768 if device == "cpu" else 16_384
+
+
+def pays(lengths: Sequence[int], width: int, copies: int, *, least: int) -> bool:
+    """Whether the cells of packed rows, and of the last column, are so much fewer than those of padded rows.
+
+    Packed rows are as wide as padded ones, so that the cost of attention, which is by the square of the width, shrinks
+    by the same share.
+
+    Args:
+        lengths: The number of real tokens of each row.
+        width: The number of columns of the padded batch.
+        copies: The number of rows that `generate` makes of each.
+        least: The number of cells that it has to save.
+    """
+    padded, ends = len(lengths) * width * copies, len(lengths) * copies
+    least = max(least, math.ceil((1 - LARGEST_SHARE) * padded))
+    if padded - ends - sum(lengths) + len(lengths) < least:  # not even rows without an empty cell would do
+        return False
+    packing = Packing.of([length - 1 for length in lengths])
+    return padded - ends - len(packing.rows) * packing.width >= least
+
+
+def run(job: Job, original: Callable[..., Any]) -> Any:
+    """The output of one call of `original` that finds all but the last column of the prompts in a cache.
+
+    One forward of packed rows, without the head, and then as many forwards as the left-padded batch would take.
+    """
+    cache = _prefilled(job)
+    output = left_pad.generated(job, original, {CACHE_KEYWORD: cache, job.call.mask_name: job.plan.real.long()})
+    vars(cache).pop("_is_user_defined", None)  # so 4.57 and later mark one that is passed
+    return left_pad.restored(output, job)
+
+
+def _prefilled(job: Job) -> Any:
+    """A cache of the left-padded batch with keys and values of all columns but the last, 0 in the cells of pads."""
+    call, plan = job.call, job.plan
+    model = call.model
+    packing = Packing.of([length - 1 for length in plan.lengths])
+    ids = plan.to_model(call.arguments[call.prompt_name])[:, :-1]
+    cache = growing_cache(model)
+    with torch.no_grad():
+        getattr(model, model.base_model_prefix)(
+            input_ids=packing.pack(ids, fill=left_pad.valid_pad_id(call, job.config)).to(model.device),
+            attention_mask=_mask(packing, model),
+            position_ids=packing.positions.to(model.device),
+            use_cache=True,
+            **{CACHE_KEYWORD: cache},
+        )
+    columns, copies = plan.model_width - 1, copies_of(job.config)
+    refill(cache, columns, lambda states: packing.unpack(states, columns, copies=copies))
+    return cache
+
+
+def _mask(packing: Packing, model: Any) -> torch.Tensor:
+    """What each cell sees, as the model's attention takes it: bool, or added to the scores."""
+    sees = packing.mask(model.device)
+    if masks_are_bool(model):
+        return sees
+    return torch.zeros_like(sees, dtype=model.dtype).masked_fill_(~sees, torch.finfo(model.dtype).min)
