@@ -80,7 +80,9 @@ EXACT_SINCE: Mapping[str, tuple[int, int]] = {
     "Mamba2ForCausalLM": (4, 51),  # 4.46.3 convolves pads with the tokens
     "LlavaForConditionalGeneration": (4, 51),  # 4.46.3 finds pads by keys of zeros: only a pad of zeros is one
     "VipLlavaForConditionalGeneration": (4, 51),
+    "LlavaNextForConditionalGeneration": (4, 51),
     "LlavaNextVideoForConditionalGeneration": (4, 51),  # 4.46.3 raises where there are pictures
+    "Emu3ForConditionalGeneration": (4, 57),  # with pictures
     # Their HybridCache: from 4.51 a short prompt is not even what the same tokens give without a cache.
     "Cohere2ForCausalLM": (4, 57),
     "Gemma2ForCausalLM": (4, 57),

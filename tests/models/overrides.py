@@ -7,7 +7,7 @@ from typing import Any
 
 from facts import RELEASE, ROPE_FIELD
 
-__all__ = ["DEFAULT", "OVERRIDES"]
+__all__ = ["DEFAULT", "OVERRIDES", "TINY_BERT"]
 
 # In place of a value: the rule leaves this one alone, and the class has its own.
 DEFAULT = object()
@@ -34,7 +34,7 @@ _BERTS = (
 
 # The rotary dimensions of half a head over the axes time, height and width.
 _AXES = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]}
-_TINY_BERT = {
+TINY_BERT = {
     "model_type": "bert",
     "vocab_size": 128,
     "hidden_size": 32,
@@ -80,8 +80,8 @@ OVERRIDES: Mapping[str, Mapping[str, Any]] = {
         "n_output_layers": 1,
     },
     "encoder-decoder": {
-        "encoder": _TINY_BERT,
-        "decoder": _TINY_BERT | {"is_decoder": True, "add_cross_attention": True},
+        "encoder": TINY_BERT,
+        "decoder": TINY_BERT | {"is_decoder": True, "add_cross_attention": True},
     },
     "falcon_h1": {"mamba_d_ssm": 64},  # the heads of the recurrence times their size
     "gemma3n_text": {

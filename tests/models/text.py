@@ -23,15 +23,19 @@ __all__ = [
     "CALL",
     "CAUSAL",
     "FAULTS",
+    "LATEST",
     "NOT_HERE",
     "NO_SINGLE_TOKEN",
     "PAD",
     "RETIRED",
     "SEQ2SEQ",
+    "SOUND",
     "STOCK_FAILS",
     "VARIANTS",
     "Case",
+    "Range",
     "cases",
+    "cases_of",
     "exception_of",
     "model_of",
     "prompts_for",
@@ -49,7 +53,7 @@ PAD = VOCABULARY - 1
 _DRAFTER = "it drafts for another model, whose states it reads: it has no prompt of its own"
 _CODEBOOKS = "each column of its prompt holds a token of several codebooks"
 RETIRED = "transformers has retired it, and has no generate for it from 4.50 on, or never had"
-_SOUND = "its prompts hold sound"
+SOUND = "its prompts hold sound: media.py has it"
 
 # Classes of the mappings that are no case here, and why.
 NOT_HERE: Mapping[str, str] = {
@@ -57,19 +61,19 @@ NOT_HERE: Mapping[str, str] = {
     "Gemma4UnifiedAssistantForCausalLM": _DRAFTER,
     "MusicgenForCausalLM": _CODEBOOKS,
     "MusicgenMelodyForCausalLM": _CODEBOOKS,
-    "AudioFlamingo3ForConditionalGeneration": _SOUND,
-    "GlmAsrForConditionalGeneration": _SOUND,
-    "GraniteSpeechForConditionalGeneration": _SOUND,
-    "GraniteSpeechPlusForConditionalGeneration": _SOUND,
-    "MossTranscribeDiarizeForConditionalGeneration": _SOUND,
-    "MusicFlamingoForConditionalGeneration": _SOUND,
-    "Nemotron3_5TranscribeForConditionalGeneration": _SOUND,
-    "OmniASRForConditionalGeneration": _SOUND,
-    "Qwen2AudioForConditionalGeneration": _SOUND,
-    "Qwen3ASRForConditionalGeneration": _SOUND,
-    "VibeVoiceAsrForConditionalGeneration": _SOUND,
-    "VoxtralForConditionalGeneration": _SOUND,
-    "VoxtralRealtimeForConditionalGeneration": _SOUND,
+    "AudioFlamingo3ForConditionalGeneration": SOUND,
+    "GlmAsrForConditionalGeneration": SOUND,
+    "GraniteSpeechForConditionalGeneration": SOUND,
+    "GraniteSpeechPlusForConditionalGeneration": SOUND,
+    "MossTranscribeDiarizeForConditionalGeneration": SOUND,
+    "MusicFlamingoForConditionalGeneration": SOUND,
+    "Nemotron3_5TranscribeForConditionalGeneration": SOUND,
+    "OmniASRForConditionalGeneration": SOUND,
+    "Qwen2AudioForConditionalGeneration": SOUND,
+    "Qwen3ASRForConditionalGeneration": SOUND,
+    "VibeVoiceAsrForConditionalGeneration": SOUND,
+    "VoxtralForConditionalGeneration": SOUND,
+    "VoxtralRealtimeForConditionalGeneration": SOUND,
     "GPTSanJapaneseForConditionalGeneration": RETIRED,
     "MegaForCausalLM": RETIRED,
     "OpenLlamaForCausalLM": RETIRED,
@@ -164,12 +168,14 @@ class Case:
         class_name: The name of the class.
         model_type: The type of the configuration.
         config: Values on top of those of `tiny_config`.
+        group: What its prompts are: `text`, that of an `encoder-decoder`, or text with a `picture` or a `sound`.
     """
 
     name: str
     class_name: str
     model_type: str
     config: Mapping[str, Any] = field(default_factory=dict)
+    group: str = "text"
 
     @property
     def call(self) -> Mapping[str, Any]:
@@ -183,15 +189,20 @@ def cases(mapping: str) -> list[Case]:
     A type of several parts, beside the type of its text model with the same class, is no case of its own.
     """
     mapped: Mapping[str, str] = getattr(modeling_auto, mapping)
+    own = {one: name for one, name in mapped.items() if mapped.get(f"{one}_text") != name and name not in NOT_HERE}
+    return cases_of(own, "text" if mapping == CAUSAL else "encoder-decoder")
+
+
+def cases_of(mapped: Mapping[str, str], group: str) -> list[Case]:
+    """A case for each of these classes, by type, and each configuration that it is built from."""
     configs: Mapping[str, str] = vars(configuration_auto)["CONFIG_MAPPING_NAMES"]
     found: dict[tuple[str, str], Case] = {}
     for model_type, class_name in mapped.items():
         config = configs.get(model_type, model_type)
-        if class_name not in NOT_HERE and mapped.get(f"{model_type}_text") != class_name:
-            own = class_name.startswith(config.removesuffix("Config").removesuffix("Text"))
-            shared = list(mapped.values()).count(class_name) > 1
-            name = f"{class_name}, {model_type}" if shared and not own else class_name
-            found.setdefault((class_name, config), Case(name, class_name, model_type))
+        own = class_name.startswith(config.removesuffix("Config").removesuffix("Text"))
+        shared = list(mapped.values()).count(class_name) > 1
+        name = f"{class_name}, {model_type}" if shared and not own else class_name
+        found.setdefault((class_name, config), Case(name, class_name, model_type, group=group))
     return list(found.values())
 
 

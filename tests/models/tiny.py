@@ -18,51 +18,10 @@ from transformers import PretrainedConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from .overrides import DEFAULT, OVERRIDES
+from .parts import PARTS
+from .sizes import SIZES, TOKENS, VOCABULARY
 
 __all__ = ["VOCABULARY", "built", "special_ids", "tiny_config"]
-
-VOCABULARY = 128
-
-# Every size is 32 or less, and those that have to divide or to multiply to another do: 4 heads of 8 are 32.
-SIZES: Mapping[str, int | float] = {
-    **dict.fromkeys(("vocab_size", "src_vocab_size", "tgt_vocab_size", "unpadded_vocab_size"), VOCABULARY),
-    **dict.fromkeys(("hidden_size", "d_model", "n_embd", "dim", "emb_dim", "embedding_size", "embedding_dim"), 32),
-    **dict.fromkeys(("word_embed_proj_dim", "input_embedding_size", "lru_width"), 32),
-    **dict.fromkeys(("output_embedding_size", "hidden_size_global", "encoder_hidden_size"), 32),
-    **dict.fromkeys(("intermediate_size", "ffn_dim", "d_ff", "dim_ff", "dff", "d_inner", "feed_forward_size"), 48),
-    **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim", "n_inner", "ffn_hidden_size", "intermediate_size_mlp"), 48),
-    **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_blocks"), 2),
-    **dict.fromkeys(("encoder_layers", "decoder_layers", "num_encoder_layers", "num_decoder_layers"), 2),
-    **dict.fromkeys(("num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"), 4),
-    **dict.fromkeys(("num_encoder_attention_heads", "num_decoder_attention_heads"), 4),
-    **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads", "swa_num_attention_heads"), 4),
-    **dict.fromkeys(("num_key_value_heads", "swa_num_key_value_heads", "kv_n_heads"), 2),
-    **dict.fromkeys(("head_dim", "d_kv", "dim_head", "kv_channels", "attention_head_size", "swa_head_dim"), 8),
-    **dict.fromkeys(("global_head_dim", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "rotary_dim"), 8),
-    **dict.fromkeys(("q_lora_rank", "kv_lora_rank", "o_lora_rank", "gated_norm_rank", "lora_rank"), 16),
-    **dict.fromkeys(("moe_intermediate_size", "expert_ffn_hidden_size", "dense_intermediate_size"), 16),
-    **dict.fromkeys(("shared_intermediate_size", "shared_experts_intermediate_size"), 16),
-    **dict.fromkeys(("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"), 16),
-    **dict.fromkeys(("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts"), 4),
-    **dict.fromkeys(("num_experts_per_tok", "moe_topk", "moe_k", "moe_top_k", "num_experts_per_token"), 2),
-    **dict.fromkeys(("n_group", "topk_group", "n_shared_experts", "num_shared_experts"), 1),
-    **dict.fromkeys(("first_k_dense_replace", "num_dense_layers"), 1),
-    **dict.fromkeys(("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "context_length"), 256),
-    **dict.fromkeys(("max_encoder_position_embeddings", "max_decoder_position_embeddings"), 256),
-    **dict.fromkeys(("max_source_positions", "max_target_positions"), 256),
-    **dict.fromkeys(("sliding_window", "window_size", "sliding_window_size", "attention_window_size"), 4),
-    **dict.fromkeys(("attention_chunk_size", "local_attention", "relative_attention_num_buckets"), 8),
-    **dict.fromkeys(("state_size", "mamba_d_state", "ssm_state_size"), 8),
-    **dict.fromkeys(("mamba_n_heads", "mamba_num_heads", "n_mamba_heads"), 8),
-    **dict.fromkeys(("mamba_d_head", "mamba_head_dim", "mamba_headdim"), 8),
-    **dict.fromkeys(("mamba_dt_rank", "time_step_rank", "linear_num_key_heads", "linear_num_heads"), 2),
-    **dict.fromkeys(("linear_key_head_dim", "linear_value_head_dim", "linear_head_dim", "index_head_dim"), 8),
-    **dict.fromkeys(("linear_num_value_heads", "index_n_heads"), 4),
-    **dict.fromkeys(("chunk_size", "mamba_chunk_size"), 4),
-    "encoder_hash_byte_group_vocab": 500,
-    "relative_attention_max_distance": 16,
-    "sliding_window_pattern": 2,
-}
 
 # What every configuration takes: ids that the vocabulary has room for (a decoder starts with BOS), and heads that are
 # not tied, since a tied one tends to repeat its last token.
@@ -83,7 +42,9 @@ LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_lay
 
 def tiny_config(config_class: type[PretrainedConfig], **overrides: Any) -> Any:
     """A configuration of the class that is tiny, `overrides` on top of the rule and of the table."""
-    given = {**OVERRIDES.get(config_class.model_type, {}), **overrides}
+    model_type = config_class.model_type
+    parts = PARTS.get(config_class.__name__, PARTS.get(model_type, {}))
+    given = {**OVERRIDES.get(model_type, {}), **parts, **overrides}
     values = {**dict(_sizes(config_class, given)), **given}
     return config_class(**{name: copy.deepcopy(value) for name, value in values.items() if value is not DEFAULT})
 
@@ -92,10 +53,12 @@ def _sizes(config_class: type[PretrainedConfig], given: Mapping[str, Any]) -> It
     """What the rule says; of configurations within this one, those that are not given."""
     names = set(inspect.signature(config_class.__init__).parameters)
     yield from COMMON.items()
-    yield from ((name, SIZES[name]) for name in sorted(names) if name in SIZES)
+    defaults = {name: one.default for name, one in inspect.signature(config_class.__init__).parameters.items()}
+    yield from ((name, _like(defaults[name], SIZES[name])) for name in sorted(names) if name in SIZES)
+    yield from ((name, _token(name)) for name in sorted(names) if _is_token(name, defaults[name]))
     if {"kv_lora_rank", "num_key_value_heads"} <= names:  # latent attention has a key for each head
         yield "num_key_value_heads", SIZES["num_attention_heads"]
-    if any(getattr(config_class, name, False) for name in NEEDS_PARTS):
+    if "text_config" not in names and any(getattr(config_class, name, False) for name in NEEDS_PARTS):
         return
     plain, sub_configs = vars(config_class()), getattr(config_class, "sub_configs", {})  # none in 4.46
     yield from _layers(plain, names)
@@ -103,6 +66,21 @@ def _sizes(config_class: type[PretrainedConfig], given: Mapping[str, Any]) -> It
         inner = type(plain.get(name)) if plain.get(name) is not None else sub_configs.get(name)
         if isinstance(inner, type) and issubclass(inner, PretrainedConfig):
             yield name, tiny_config(inner).to_dict()
+
+
+def _like(default: Any, size: int | float) -> Any:
+    """A size where the default is one, or several where that has several."""
+    return [size] * len(default) if isinstance(default, (list, tuple)) else size
+
+
+def _is_token(name: str, default: Any) -> bool:
+    """Whether a parameter is the id of a token that is beyond the vocabulary."""
+    named = name.endswith(("token_id", "token_index", "patch_id")) and name not in COMMON
+    return named and isinstance(default, int) and default >= VOCABULARY
+
+
+def _token(name: str) -> int:
+    return next(value for begin, value in TOKENS.items() if name.startswith(begin))
 
 
 def _layers(plain: Mapping[str, Any], names: set[str]) -> Iterator[tuple[str, Any]]:
