@@ -39,7 +39,7 @@ def remember(output: Any, call: GenerateCall, real: Tensor | None = None, past: 
     """
     fields = cache_fields(output) if is_dataclass(output) else ()
     caches = [call.get(name) for name in CACHE_NAMES] + [getattr(output, name) for name in fields]
-    seen = {id(cache): cache for cache in caches if hasattr(cache, "__dict__")}
+    seen = {id(cache): cache for cache in caches if _bearer(cache) is not None}
     if not seen or call.is_decoder_prompt:
         return
     sequences = output if isinstance(output, Tensor) else getattr(output, "sequences", None)
@@ -56,7 +56,7 @@ def remember(output: Any, call: GenerateCall, real: Tensor | None = None, past: 
         tokens = torch.cat((tokens, known), 1)[:, :columns]
         if held is not None:  # the prompt may say otherwise, but the model has not seen that
             tokens[:, : held.shape[1]] = torch.where(held == UNKNOWN, tokens[:, : held.shape[1]], held)
-        setattr(cache, MARK, {"tokens": tokens, "keys": keys.clone()})
+        setattr(_bearer(cache), MARK, {"tokens": tokens, "keys": keys.clone()})
 
 
 def tokens_of(cache: Any) -> Tensor | None:
@@ -64,7 +64,7 @@ def tokens_of(cache: Any) -> Tensor | None:
 
     For PAD, UNKNOWN and ENDED see there; a row whose keys are not known again is UNKNOWN throughout.
     """
-    mark = getattr(cache, MARK, None)
+    mark = getattr(_bearer(cache), MARK, None)
     now = _some_keys(cache) if mark is not None else None
     if mark is None or now is None:
         return None
@@ -113,9 +113,17 @@ def contradiction(cache: Any, columns: int, real: Tensor, ids: Tensor | None, *,
     return "it holds other tokens than those in its columns" if bool((other & (ended | padded)).any()) else None
 
 
+def _bearer(cache: Any) -> Any:
+    """What holds the mark of a cache: the cache, or the first tensor of the nested tuples of old releases."""
+    if isinstance(cache, tuple):
+        return cache[0][0] if columns_of(cache) else None
+    return cache if hasattr(cache, "__dict__") else None
+
+
 def _some_keys(cache: Any) -> Tensor | None:
     """One number of the first layer's keys for each row and column, as far as the columns are there."""
-    keys = next((holder[key] for holder, key in slots(cache)), None)
+    tuples = isinstance(cache, tuple) and columns_of(cache)
+    keys = cache[0][0] if tuples else next((holder[key] for holder, key in slots(cache)), None)
     if not isinstance(keys, Tensor) or keys.ndim != 4 or 0 in keys.shape:
         return None
     return keys[:, 0, : columns_of(cache), 0]  # a static one has room for more

@@ -80,7 +80,6 @@ def test_chats(name: str, chat: list[Turn], flags: dict[str, Any] | None, brings
         cached = turn.cached and name != "mamba2"
         if turn.retokenized:
             # Beside fewer columns than a cache holds, sequences could be new tokens alone: padfix names that.
-            cached = cached and not isinstance(held.cache, tuple)
             padder = functools.partial(PADDERS[turn.side], extra=max(turn.extra, held.shown + 1))
             held.turn(turn.texts, padder, cached=cached, retokenized=True)
         else:

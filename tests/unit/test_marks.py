@@ -100,6 +100,15 @@ def test_rows_and_columns_are_followed(change: Callable[[Any], Any], held: list[
     assert tokens.tolist() == held
 
 
+def test_tuples_of_old_releases_are_known_by_their_first_tensor() -> None:
+    keys = torch.arange(2 * 2 * 5 * 4).reshape(2, 2, 5, 4).float()
+    cache = ((keys, -keys), (keys + 1, -keys))
+    for one in (marked(cache), copy.deepcopy(cache)):
+        tokens = tokens_of(one)
+        assert tokens is not None
+        assert tokens.tolist() == HELD
+
+
 def test_pickled_cache_holds_nothing_of_ours() -> None:
     assert b"padfix." not in pickle.dumps(marked(filled()))
 
