@@ -55,6 +55,8 @@ class Found:
         if "stock" in self.outcomes:
             return "raises"
         if "failed" in self.outcomes:
+            return "fails"
+        if self.outcomes == {"skipped"}:
             return "?"
         apart, left = "equal_length" in self.strategies, "left_pad" in self.strategies
         return "left, apart" if apart and left else "apart" if apart else "left"

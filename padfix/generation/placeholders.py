@@ -19,7 +19,8 @@ def placeholder(config: Any, fields: Sequence[str]) -> int | None:
             value = getattr(one, name, None)
             if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
                 return value
-    return None
+    words = getattr(config, "vocabulary_map", None)  # Chameleon and Emu3 up to 4.51
+    return words.get("<image>") if isinstance(words, dict) and "image_token_id" in fields else None
 
 
 def by_place(tokens: Sequence[int], sizes: Sequence[int]) -> list[int] | None:

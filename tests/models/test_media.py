@@ -22,6 +22,7 @@ from .media import (
     FAULTS,
     GROUPS,
     NAMED_APART,
+    NOT_FED,
     NOT_HERE,
     ONE_EACH,
     STOCK_FAILS,
@@ -68,6 +69,15 @@ def _parameter(case: Case) -> Any:
     if (reason := exception_of(case)) is not None:
         marks.append(pytest.mark.xfail(strict=True, reason=reason))
     return pytest.param(case, id=case.name, marks=marks)
+
+
+@pytest.fixture(autouse=True)
+def fed(request: pytest.FixtureRequest, in_results: None) -> None:
+    """Skips the classes to which nobody knows how to give an item; their cases stand in the results."""
+    callspec = getattr(request.node, "callspec", None)
+    case = None if callspec is None else callspec.params.get("case")
+    if isinstance(case, Case) and NOT_FED.get(case.class_name, (0, 0)) > RELEASE:
+        pytest.skip("this release wants its items in another way")
 
 
 EVERY = [case for group in GROUPS for case in cases(group)]

@@ -27,6 +27,8 @@ FIELDS = ("image_token_id", "image_token_index")
         ({"video_token_id": 7}, None),
         ({"sub_configs": {"vision_config": None}, "vision_config": SimpleNamespace(image_token_id=0)}, 0),
         ({"sub_configs": {"vision_config": None}, "vision_config": None}, None),
+        ({"vocabulary_map": {"<image>": 9}}, 9),
+        ({"vocabulary_map": {"<s>": 9}}, None),
     ],
 )
 def test_placeholder_is_looked_for_in_every_part(config: dict[str, Any], found: int | None) -> None:
