@@ -268,14 +268,17 @@ def _standing_in_for(original: Callable[..., Any], layer: Layer) -> Callable[...
 def _hook(point: PatchPoint, layer: Layer) -> Callable[..., Any]:
     """A plain function in the place of the method that builds one of the lists of `generate`."""
 
+    @functools.cache
+    def rewrite() -> Callable[..., Any]:
+        from .generation import decoding
+
+        return decoding.logits_processors if point == HOOKS[0] else decoding.stopping_criteria
+
     @functools.wraps(layer.original)
     def build(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not layer.active:
             return layer.original(self, *args, **kwargs)
-        from .generation import decoding
-
-        rewrite = decoding.logits_processors if point == HOOKS[0] else decoding.stopping_criteria
-        return rewrite(layer.original, self, args, kwargs)
+        return rewrite()(layer.original, self, args, kwargs)
 
     return build
 

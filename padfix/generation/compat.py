@@ -64,6 +64,7 @@ STATIC_CLASSES = {"StaticCache", "OffloadedStaticCache", *SLIDING_CLASSES}
 FIXED_SHAPE_DEVICES = ("xla", "hpu", "neuron")
 
 
+@lru_cache(maxsize=1)
 def installed() -> tuple[int, int]:
     """Major and minor number of the installed release of transformers."""
     major, minor = version("transformers").split(".")[:2]

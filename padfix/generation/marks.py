@@ -37,6 +37,8 @@ def remember(output: Any, call: GenerateCall, real: Tensor | None = None, past: 
         real: The mask of the prompt, of shape (batch, width); None where all of it is real.
         past: The mask over the cached columns, where the prompt is the new tokens alone.
     """
+    if isinstance(output, Tensor) and all(call.get(name) is None for name in CACHE_NAMES):
+        return
     fields = cache_fields(output) if is_dataclass(output) else ()
     caches = [call.get(name) for name in CACHE_NAMES] + [getattr(output, name) for name in fields]
     seen = {id(cache): cache for cache in caches if _bearer(cache) is not None}

@@ -96,7 +96,8 @@ SOURCES = ("transformers.", "torch.")
 
 def copies_of(config: GenerationConfig) -> int:
     """The number of rows that `generate` makes of each prompt before the first forward."""
-    return max(int(config.num_beams or 1), int(config.num_return_sequences or 1))
+    asked = (config.num_beams, config.num_return_sequences)
+    return max(1, 1, *(number for number in asked if isinstance(number, int)))  # transformers refuses anything else
 
 
 def packing_bound(

@@ -14,8 +14,12 @@ from .cache import PassedCache, passed_cache
 from .call import GenerateCall
 from .guidance import negative_padding, negative_prompt
 from .marks import contradiction
+from .traits import text_config
 
 __all__ = ["Found", "detect", "inferred_padding", "masked_padding"]
+
+# The pad id of a call is the one, or else the first of the other.
+PAD_FIELDS = ("pad_token_id", "eos_token_id")
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +52,7 @@ def detect(call: GenerateCall) -> Found | None:
         padding, past = _beside_cache(call, cache, padding)
     infers = call.mask is None and call.ids is not None and call.ids.ndim == 2
     stale = padding is None and cache is not None and _is_stale(call, cache)
-    if padding is None and negative is None and not infers and not stale:
+    if padding is None and negative is None and not stale and (not infers or _holds_no_pad(call)):
         return None  # without resolving the config, which copies it
     config = compat.resolved_config(call)
     if config is None:
@@ -76,6 +80,20 @@ def _is_stale(call: GenerateCall, cache: PassedCache) -> bool:
     """Whether there are pads in a cache where the sequences of the call, which have none, have tokens."""
     real = torch.ones(call.batch, call.width, dtype=torch.bool)
     return cache.whole and contradiction(cache.cache, cache.columns, real, call.ids, padded=False) is not None
+
+
+def _holds_no_pad(call: GenerateCall) -> bool:
+    """Whether no id of the prompt can be the pad id, whichever of the configs that the call could run with counts."""
+    if call.ids is None:
+        return False
+    config = call.model.config
+    sources = (call.get("generation_config"), call.model.generation_config, config, text_config(config))
+    found = [getattr(one, name, None) for one in sources for name in PAD_FIELDS]
+    ids: set[int] = set()
+    for value in (*map(call.get, PAD_FIELDS), *found):
+        listed = value.tolist() if isinstance(value, Tensor) else value
+        ids.update(one for one in (listed if isinstance(listed, (list, tuple)) else (listed,)) if isinstance(one, int))
+    return not any(bool((call.ids == one).any()) for one in sorted(ids))
 
 
 def masked_padding(call: GenerateCall) -> Padding | None:
