@@ -24,6 +24,7 @@ __all__ = [
     "CACHE_KEYWORD",
     "CACHE_NAMES",
     "DTYPE_KEYWORD",
+    "autocasts",
     "chunks_count_columns",
     "default_max_length_counts_columns",
     "encoder_penalty_reaches_every_row",
@@ -155,6 +156,14 @@ def growing_cache(model: Any) -> Any:
     if "config" in inspect.signature(cache_utils.DynamicCache.__init__).parameters:  # from 4.56
         return cache_utils.DynamicCache(config=model.config.get_text_config(decoder=True))
     return cache_utils.DynamicCache()
+
+
+def autocasts(device: str) -> bool:
+    """Whether operations on a kind of device are cast by themselves at the moment."""
+    try:
+        return bool(torch.is_autocast_enabled(device))
+    except TypeError:  # below torch 2.4
+        return torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled()
 
 
 def masks_are_bool(model: Any) -> bool:

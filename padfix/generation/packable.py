@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import torch
-from torch.nn import Module
 from torch.nn.modules import module as every_module
 from transformers import GenerationConfig
 
@@ -15,8 +13,9 @@ from ..registry import registered
 from .adapters import has_forward_hooks, has_offsets, names_adapters
 from .cache import is_movable
 from .call import GenerateCall
-from .compat import growing_cache, installed, several_ranks, steps_together, wants_fixed_shapes
+from .compat import autocasts, growing_cache, installed, several_ranks, steps_together, wants_fixed_shapes
 from .exceptions import PACKABLE
+from .own import runs_as_written
 from .traits import Traits, text_config, windows
 
 __all__ = ["copies_of", "packing_bound"]
@@ -90,9 +89,6 @@ FIELDS = frozenset(
 # What says nothing in other fields, beside the default.
 NEUTRAL = {"num_beam_groups": 1, "guidance_scale": 1}
 
-# Where the modules of a model, and their forwards, come from.
-SOURCES = ("transformers.", "torch.")
-
 
 def copies_of(config: GenerationConfig) -> int:
     """The number of rows that `generate` makes of each prompt before the first forward."""
@@ -122,20 +118,21 @@ def _by_call(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
         yield "a prompt that is not token ids alone"
     default = GenerationConfig()
     for name, value in fields.items():
-        if name == "use_cache":
-            unlike = value is False
-        else:
-            unlike = (
-                bool(value) and name not in FIELDS and value not in (getattr(default, name, None), NEUTRAL.get(name))
-            )
-        if unlike:
+        neutral = (getattr(default, name, None), NEUTRAL.get(name), None, False, 0)
+        says = value is False if name == "use_cache" else name not in FIELDS and not _is_one_of(value, neutral)
+        if says:
             yield f"{name}={value if isinstance(value, (bool, int, float, str)) else '...'}"
     if steps_together(call) or several_ranks():
         yield "ranks have to run the same number of forwards"
     if wants_fixed_shapes(call, config):
         yield "each new shape would cost a new graph"
-    if torch.is_autocast_enabled(getattr(call.model.device, "type", "cpu")):
+    if autocasts(getattr(call.model.device, "type", "cpu")):
         yield "autocast"
+
+
+def _is_one_of(value: Any, others: tuple[Any, ...]) -> bool:
+    """Whether a value is among others; a tensor or an array, which no comparison is a bool of, is not."""
+    return not hasattr(value, "shape") and (value in others or (hasattr(value, "__len__") and len(value) == 0))
 
 
 def _by_model(call: GenerateCall, traits: Traits) -> Iterator[str]:
@@ -146,7 +143,12 @@ def _by_model(call: GenerateCall, traits: Traits) -> Iterator[str]:
         return
     if traits.exact_up_to != float("inf") or traits.mixes_rows:
         yield f"{traits.name} ({traits.reason or 'rows of one batch change one another'})"
-    if getattr(text_config(model.config), "alibi", False):  # Falcon
+    text = text_config(model.config)
+    if getattr(text, "is_causal", True) is False or getattr(text, "use_bidirectional_attention", None) is True:
+        yield f"{traits.name} (its tokens see those that follow)"
+    if getattr(text, "output_router_logits", False):
+        yield f"{traits.name} (it is asked for what its router gives for each column)"
+    if getattr(text, "alibi", False):  # Falcon
         yield f"{traits.name} (it makes its ALiBi from a mask with one axis)"
     if not is_movable(growing_cache(model), 0, trims=False):
         yield f"{traits.name} (some of its layers keep a state rather than a column for each token)"
@@ -161,8 +163,8 @@ def _by_model(call: GenerateCall, traits: Traits) -> Iterator[str]:
         yield "the model's configuration asks for hidden states or attentions"
     if _is_watched(model, call.batch):
         yield "forward hooks would see packed rows"
-    if not all(map(_is_own, model.modules())):
-        yield "a forward of the model is not the library's own"
+    if not runs_as_written(model):
+        yield "a forward of the model, or what prepares its inputs and masks, is not the library's own"
 
 
 def _packable_since(model_class: type) -> tuple[int, int] | None:
@@ -179,10 +181,3 @@ def _is_watched(model: Any, batch: int) -> bool:
         return True
     hooks = (hook for module in model.modules() for hook in module._forward_pre_hooks.values())
     return has_forward_hooks(model, batch) or has_offsets(model) or any(names_adapters(hook, 1) for hook in hooks)
-
-
-def _is_own(module: Module) -> bool:
-    """Whether the forward of a module is the one that its class came with."""
-    if "forward" in vars(module):
-        return False
-    return all(name.startswith(SOURCES) for name in (type(module).__module__, type(module).forward.__module__ or ""))

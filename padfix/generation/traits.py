@@ -154,6 +154,11 @@ def _config_limits(config: Any) -> Iterator[tuple[float, str]]:
             named = "original_max_position_embeddings"
             limit = int(rope.get(named) or getattr(config, named, 0) or 0)
             yield limit, "LongRoPE switches its factors for every row by the longest one"
+        if rope.get("llama_4_scaling_beta") and not positions_advance():  # Ministral 3 on 5.0
+            limit = int(rope.get("original_max_position_embeddings") or 0)
+            yield limit, "this release scales its queries by their column, pads included"
+    if getattr(config, "use_bidirectional_attention", None) is True:  # Gemma: alone, sdpa drops the mask
+        yield 0, "its tokens see those that follow, and pads turn them causal"
     size = getattr(config, "index_block_size", None)
     if isinstance(size, int) and getattr(config, "index_topk_blocks", None):  # MiniMax-M3
         yield size, "its sparse attention counts blocks of columns, pads included"

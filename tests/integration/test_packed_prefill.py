@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 import torch
+import wrapt
 from chat import Chat, cache_of
 from facts import RELEASE
 from oracle import GREEDY, PADDERS, alone, assert_close, build, check, embedded, left_padded, right_padded, together
@@ -53,16 +55,15 @@ def forced() -> Iterator[None]:
 
 @pytest.fixture
 def shapes(monkeypatch: pytest.MonkeyPatch) -> Shapes:
-    """The shape of the ids of each forward of a Llama since."""
+    """The shape of the ids of each forward of a Llama since, where they are looked up."""
     seen: Shapes = []
-    forward = modeling_llama.LlamaModel.forward
+    embedding = torch.nn.functional.embedding
 
-    @functools.wraps(forward)
-    def watched(self: Any, input_ids: Any = None, *args: Any, **kwargs: Any) -> Any:
-        seen.append(tuple(input_ids.shape))
-        return forward(self, input_ids, *args, **kwargs)
+    def watched(ids: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        seen.append(tuple(ids.shape))
+        return embedding(ids, *args, **kwargs)
 
-    monkeypatch.setattr(modeling_llama.LlamaModel, "forward", watched)
+    monkeypatch.setattr(torch.nn.functional, "embedding", watched)
     return seen
 
 
@@ -324,6 +325,12 @@ def with_own_forward() -> Any:
     return model
 
 
+def with_own_inputs() -> Any:
+    model = build("llama")
+    model.prepare_inputs_for_generation = model.prepare_inputs_for_generation
+    return model
+
+
 def adapted() -> Any:
     peft = pytest.importorskip("peft")
     model = build("llama")
@@ -367,8 +374,11 @@ NOT_PACKABLE: Mapping[str, tuple[Callable[[], Any], dict[str, Any], str]] = {
     "max_time": (LLAMA, {"max_time": 1000.0}, "max_time=1000.0"),
     "guidance": (LLAMA, {"guidance_scale": 1.5}, "guidance_scale=1.5"),
     "hooks": (hooked, {}, "forward hooks would see packed rows"),
-    "a forward": (with_own_forward, {}, "a forward of the model is not the library's own"),
-    "an adapter": (adapted, {}, "a forward of the model is not the library's own"),
+    "a forward": (with_own_forward, {}, "is not the library's own"),
+    "an adapter": (adapted, {}, "is not the library's own"),
+    "what prepares inputs": (with_own_inputs, {}, "is not the library's own"),
+    "router": (functools.partial(build, "llama", output_router_logits=True), {}, "what its router gives"),
+    "not causal": (functools.partial(build, "llama", is_causal=False), {}, "its tokens see those that follow"),
     "training": (training, {}, "the model is in training mode"),
     "ALiBi": (functools.partial(build, "bloom"), {}, "it was not measured to be exact when prompts share a row"),
     "a window": (functools.partial(build, "mistral"), {}, "its sliding window is narrower"),
@@ -385,6 +395,74 @@ def test_forced_where_it_is_not_exact(why: str) -> None:
     assert str(caught.value).startswith("strategy 'packed_prefill' is not exact here: ")
     assert reason in str(caught.value)
     assert str(caught.value).endswith(". Set the strategy to 'auto'.")
+
+
+METHODS = [
+    ("LlamaModel", "forward"),
+    ("LlamaDecoderLayer", "forward"),
+    ("LlamaDecoderLayer", "__call__"),
+    ("LlamaForCausalLM", "prepare_inputs_for_generation"),
+]
+
+
+def by_functools(original: Any) -> Any:
+    @functools.wraps(original)
+    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return original(self, *args, **kwargs)
+
+    return wrapped
+
+
+def by_wrapt(original: Any) -> Any:
+    return wrapt.FunctionWrapper(original, lambda wrapped, instance, args, kwargs: wrapped(*args, **kwargs))
+
+
+@pytest.mark.parametrize("wrap", [by_functools, by_wrapt])
+@pytest.mark.parametrize(("owner", "method"), METHODS)
+def test_methods_that_somebody_has_wrapped(
+    owner: str, method: str, wrap: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model_class = getattr(modeling_llama, owner)
+    monkeypatch.setattr(model_class, method, wrap(getattr(model_class, method)))
+    with pytest.raises(SettingsError, match="is not the library's own"):
+        build("llama").generate(**right_padded(ROWS), **GREEDY)
+
+
+@pytest.mark.skipif(not hasattr(modeling_llama, "create_causal_mask"), reason="this release makes masks elsewhere")
+def test_masks_that_somebody_makes(monkeypatch: pytest.MonkeyPatch) -> None:
+    masking = importlib.import_module("transformers.masking_utils")
+    makers = masking.ALL_MASK_ATTENTION_FUNCTIONS
+    model, original = build("llama"), makers["sdpa"]
+    with monkeypatch.context() as patch:
+        patch.setattr(modeling_llama, "create_causal_mask", by_functools(vars(modeling_llama)["create_causal_mask"]))
+        with pytest.raises(SettingsError, match="is not the library's own"):
+            model.generate(**right_padded(ROWS), **GREEDY)
+    makers.register("sdpa", by_functools(original))
+    try:
+        with pytest.raises(SettingsError, match="is not the library's own"):
+            model.generate(**right_padded(ROWS), **GREEDY)
+    finally:
+        makers.register("sdpa", original)
+    check(model, right_padded(ROWS), ROWS)
+
+
+@pytest.mark.parametrize(
+    "flags", [{"eos_token_id": torch.tensor([1, 2])}, {"suppress_tokens": torch.tensor([4, 5])}], ids=str
+)
+def test_tensors_among_the_flags(flags: dict[str, Any], shapes: Shapes) -> None:
+    """A config takes them, whatever else it asks for."""
+    model = build("llama")
+    try:
+        with padfix.suppressed():
+            want = [model.generate(torch.tensor([row]), **GREEDY, **flags)[0, len(row) :].tolist() for row in ROWS]
+    except (RuntimeError, TypeError, ValueError):
+        pytest.skip("transformers refuses it")
+    shapes.clear()
+    batch = right_padded(ROWS)
+    output = model.generate(**batch, **GREEDY, **flags)
+    assert shapes[0] == (2, 11)
+    for row, tokens in zip(output[:, batch["input_ids"].shape[1] :].tolist(), want, strict=True):
+        assert row[: len(tokens)] == tokens
 
 
 @pytest.mark.parametrize("why", ["hidden states", "no cache", "static cache", "hooks", "a window", "ALiBi", "max_time"])

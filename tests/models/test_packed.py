@@ -23,7 +23,7 @@ FAST = {"LlamaForCausalLM", "GPTNeoXForCausalLM", "MixtralForCausalLM"}
 # Without their last tokens they fill three rows, the last of which holds three of them and two empty cells.
 LENGTHS = (12, 7, 3, 1, 12, 2)
 # Wider than any prompt here: within its window a sliding layer sees what a full one does.
-WIDE = dict.fromkeys(("sliding_window", "attention_chunk_size"), 64)
+WIDE = dict.fromkeys(("sliding_window", "attention_chunk_size", "window_size"), 64)
 
 pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.filterwarnings("error::padfix.PadfixWarning")]
 

@@ -21,6 +21,7 @@ from oracle import MODELS, ROWS, alone, build, compare, left_padded, right_padde
 from transformers import GenerationMixin, LlamaForCausalLM, PreTrainedModel
 
 from padfix.generation import traits
+from padfix.generation.compat import positions_advance
 from padfix.generation.exceptions import (
     EXACT_BEFORE,
     EXACT_SINCE,
@@ -72,6 +73,21 @@ def with_rope(kind: str) -> Any:
     model.load_state_dict(plain.state_dict())
     model.generation_config = plain.generation_config
     return model
+
+
+def test_tokens_that_see_those_that_follow() -> None:
+    """Gemma's flag: alone, sdpa drops the mask, and beside pads it is causal."""
+    said = "its tokens see those that follow, and pads turn them causal"
+    assert traits_of(build("llama", use_bidirectional_attention=True)) == expected(build("llama"), 0, said)
+    assert traits_of(build("llama", use_bidirectional_attention="vision")) == expected(build("llama"))
+
+
+def test_queries_that_are_scaled_by_their_column() -> None:
+    model = build("llama")
+    rope = {"rope_type": "yarn", "llama_4_scaling_beta": 0.1, "original_max_position_embeddings": LIMIT}
+    setattr(model.config, ROPE_FIELD, rope)
+    said = "this release scales its queries by their column, pads included"
+    assert traits_of(model) == (expected(model) if positions_advance() else expected(model, LIMIT, said))
 
 
 class WithoutMask(LlamaForCausalLM):
