@@ -10,13 +10,11 @@ its interval (95 %, by order statistics). No network::
 from __future__ import annotations
 
 import argparse
-import math
-import time
-from collections.abc import Callable
 from typing import Any
 
 import torch
 import transformers
+from common import interval, seconds
 from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessorList
 from transformers.generation.logits_process import NoRepeatNGramLogitsProcessor, RepetitionPenaltyLogitsProcessor
@@ -37,19 +35,6 @@ def lists(mask: Tensor, prompt: Tensor) -> tuple[Any, Any]:
     )
     scene = Scene(History(LayoutPlan.from_mask(mask), prompt), GenerationConfig(), None)
     return stock, LogitsProcessorList(TWINS[type(one)](one, scene) for one in stock)
-
-
-def seconds(step: Callable[[], object]) -> float:
-    """How long one call takes."""
-    start = time.perf_counter()
-    step()
-    return time.perf_counter() - start
-
-
-def interval(ordered: list[float]) -> tuple[float, float]:
-    """The 95 % interval of the median of ordered values."""
-    middle, half, last = len(ordered) / 2, 0.98 * math.sqrt(len(ordered)), len(ordered) - 1
-    return ordered[max(0, math.floor(middle - half))], ordered[min(last, math.ceil(middle + half))]
 
 
 def main() -> None:

@@ -11,13 +11,14 @@ host syncs that the call makes on top. No network, about a minute::
 from __future__ import annotations
 
 import argparse
-import math
+import functools
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 import transformers
+from common import ratio
 from torch.profiler import ProfilerActivity, profile
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -41,26 +42,12 @@ def batches() -> Mapping[str, dict[str, Any]]:
     }
 
 
-def seconds(call: Callable[[], object]) -> float:
-    """The CPU time of a few calls."""
-    start = time.process_time()
-    for _ in range(CALLS):
-        call()
-    return time.process_time() - start
-
-
 def operations(call: Callable[[], object]) -> tuple[int, int]:
     """The number of tensor operations of a call, and how many of them are host syncs."""
     with profile(activities=[ProfilerActivity.CPU]) as found:
         call()
     names = [event.name for event in found.events() if event.name.startswith("aten::")]
     return len(names), sum(name == "aten::_local_scalar_dense" for name in names)
-
-
-def interval(ordered: list[float]) -> tuple[float, float]:
-    """The 95 % interval of the median of ordered values."""
-    middle, half, last = len(ordered) / 2, 0.98 * math.sqrt(len(ordered)), len(ordered) - 1
-    return ordered[max(0, math.floor(middle - half))], ordered[min(last, math.ceil(middle + half))]
 
 
 def main() -> None:
@@ -78,18 +65,13 @@ def main() -> None:
     original = LlamaForCausalLM.generate
     padfix.install("fix")
     for name, batch in batches().items():
-        both = (lambda: original(model, **batch, **arguments), lambda: model.generate(**batch, **arguments))  # noqa: B023
-        ratios = []
-        for pair in range(pairs + 3):
-            order = (0, 1) if pair % 2 else (1, 0)
-            times = {at: seconds(both[at]) for at in order}
-            ratios.append(times[1] / times[0])
-        ratios = sorted(ratios[3:])
-        low, high = interval(ratios)
-        (ops, syncs), (more_ops, more_syncs) = (operations(call) for call in both)
+        ours = functools.partial(model.generate, **batch, **arguments)
+        theirs = functools.partial(original, model, **batch, **arguments)
+        found = ratio(ours, theirs, pairs, clock=time.process_time, times=CALLS)
+        (more, more_syncs), (few, few_syncs) = operations(ours), operations(theirs)
         print(
-            f"{name}: {ratios[len(ratios) // 2]:.4f} times stock's CPU time [{low:.4f}, {high:.4f}], "
-            f"{more_ops - ops} tensor operations and {more_syncs - syncs} host syncs more"
+            f"{name}: times stock's CPU time {found}, {more - few} tensor operations and {more_syncs - few_syncs} host "
+            "syncs more"
         )
 
 

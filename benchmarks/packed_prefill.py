@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 import transformers
-from decoding_cost import interval, seconds
+from common import ratio
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -57,17 +57,6 @@ def batch_of(lengths: Sequence[int]) -> dict[str, Tensor]:
     return {"input_ids": ids, "attention_mask": mask}
 
 
-def ratios(ours: Callable[[], object], theirs: Callable[[], object], pairs: int) -> tuple[float, float, float]:
-    """The median of the ratios of times, and its interval."""
-    found = []
-    for pair in range(pairs + 2):
-        first, second = (ours, theirs) if pair % 2 else (theirs, ours)
-        one, other = seconds(first), seconds(second)
-        found.append(one / other if pair % 2 else other / one)
-    ordered = sorted(found[2:])
-    return ordered[len(ordered) // 2], *interval(ordered)
-
-
 def call(model: Any, batch: dict[str, Tensor], strategy: str | None) -> Callable[[], object]:
     """A call of `generate` that gives one new token; None for the library's own."""
 
@@ -103,16 +92,16 @@ def main() -> None:
     if not options.sweep:
         batch = batch_of(LENGTHS)
         for strategy in ("packed_prefill", "auto"):
-            median, low, high = ratios(call(model, batch, strategy), call(model, batch, None), options.pairs)
-            print(f"{strategy:>14}: {median:.3f} times the left-padded prefill [{low:.3f}, {high:.3f}]")
+            found = ratio(call(model, batch, strategy), call(model, batch, None), options.pairs)
+            print(f"{strategy:>14}: times the left-padded prefill {found}")
         return
     for rows in (2, 4, 8, 16, 32):
         for width in (16, 48, 128, 384):
             for name, lengths in shapes(rows, width):
                 batch = batch_of(lengths)
                 left = call(model, batch, "left_pad")
-                found = [ratios(call(model, batch, one), left, options.pairs) for one in ("packed_prefill", "auto")]
-                shown = "   ".join(f"{median:.2f} [{low:.2f}, {high:.2f}]" for median, low, high in found)
+                both = [ratio(call(model, batch, one), left, options.pairs) for one in ("packed_prefill", "auto")]
+                shown = "   ".join(map(str, both))
                 takes = "packs" if pays(lengths, width, 1, least=fewest_saved("cpu")) else "-"
                 print(f"{rows:3} x {width:3} {name:<12} packed, auto: {shown}  {takes}", flush=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 import padfix
 
 from .overrides import OVERRIDES
+from .parameters import MARKS, each_of
 from .text import (
     CALL,
     CAUSAL,
@@ -52,25 +54,9 @@ FAST = {
     "WhisperForCausalLM",
 }
 
-pytestmark = [
-    pytest.mark.usefixtures("installed"),
-    # Of warnings only padfix's own count here, but for the one that belongs to what `together` asks for.
-    pytest.mark.filterwarnings("default"),
-    pytest.mark.filterwarnings("error::padfix.PadfixWarning"),
-    pytest.mark.filterwarnings("ignore:the field .* of this output is None"),
-]
+pytestmark = MARKS
 
-
-def each(found: Sequence[Case]) -> pytest.MarkDecorator:
-    """The test for each of the cases, most of them in the tier `architectures`."""
-    return pytest.mark.parametrize("case", [_parameter(case) for case in found])
-
-
-def _parameter(case: Case) -> Any:
-    marks = [] if case.name in FAST else [pytest.mark.architectures]
-    if (reason := exception_of(case)) is not None:
-        marks.append(pytest.mark.xfail(strict=True, reason=reason))
-    return pytest.param(case, id=case.name, marks=marks)
+each = functools.partial(each_of, fast=FAST, exception_of=exception_of)
 
 
 # Decoder-only
