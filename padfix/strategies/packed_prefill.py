@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -56,7 +57,8 @@ def run(job: Job, original: Callable[..., Any]) -> Any:
 
     One forward of packed rows, without the head, and then as many forwards as the left-padded batch would take.
     """
-    cache = _prefilled(job)
+    with torch.no_grad() if hasattr(original, "__wrapped__") else nullcontext():  # as the decorator of `generate` does
+        cache = _prefilled(job)
     output = left_pad.generated(job, original, {CACHE_KEYWORD: cache, job.call.mask_name: job.plan.real.long()})
     vars(cache).pop("_is_user_defined", None)  # so 4.57 and later mark one that is passed
     return left_pad.restored(output, job)
@@ -69,14 +71,13 @@ def _prefilled(job: Job) -> Any:
     packing = Packing.of([length - 1 for length in plan.lengths])
     ids = plan.to_model(call.arguments[call.prompt_name])[:, :-1]
     cache = growing_cache(model)
-    with torch.no_grad():
-        getattr(model, model.base_model_prefix)(
-            input_ids=packing.pack(ids, fill=left_pad.valid_pad_id(call, job.config)).to(model.device),
-            attention_mask=_mask(packing, model),
-            position_ids=packing.positions.to(model.device),
-            use_cache=True,
-            **{CACHE_KEYWORD: cache},
-        )
+    getattr(model, model.base_model_prefix)(
+        input_ids=packing.pack(ids, fill=left_pad.valid_pad_id(call, job.config)).to(model.device),
+        attention_mask=_mask(packing, model),
+        position_ids=packing.positions.to(model.device),
+        use_cache=True,
+        **{CACHE_KEYWORD: cache},
+    )
     columns, copies = plan.model_width - 1, copies_of(job.config)
     refill(cache, columns, lambda states: packing.unpack(states, columns, copies=copies))
     return cache

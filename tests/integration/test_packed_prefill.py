@@ -17,6 +17,7 @@ from oracle import GREEDY, PADDERS, alone, assert_close, build, check, embedded,
 from torch import Tensor
 from transformers import DynamicCache, GenerationConfig, LogitsProcessor, StoppingCriteria
 from transformers.generation.streamers import BaseStreamer
+from transformers.generation.utils import GenerationMixin
 from transformers.models.llama import modeling_llama
 
 import padfix
@@ -298,6 +299,29 @@ def test_warn_mode_packs_nothing(side: str, shapes: Shapes) -> None:
     else:
         build("llama").generate(**left_padded(MANY), **GREEDY)
     assert shapes[0] == (6, 200)
+
+
+def gradient(strategy: str, rows: list[list[int]]) -> Tensor:
+    """That of the first logits by the embeddings, through the method beneath the decorator of `generate`."""
+    model = build("llama")
+    generate = type(model).generate.__wrapped__
+    asked = {"do_sample": False, "max_new_tokens": 2, "return_dict_in_generate": True, "output_logits": True}
+    with padfix.override(strategy=strategy):
+        output = generate(model, **right_padded(rows), **asked)
+    sum(logits.square().sum() for logits in output.logits).backward()
+    found: Tensor = model.model.embed_tokens.weight.grad
+    return found
+
+
+@pytest.mark.skipif(
+    hasattr(getattr(GenerationMixin.generate, "__wrapped__", None), "__wrapped__"),
+    reason="this release has another decorator around the one that takes gradients away",
+)
+def test_gradients_go_through_the_prompts(shapes: Shapes) -> None:
+    packed = gradient("packed_prefill", ROWS)
+    assert shapes[0] == (2, 11)
+    assert_close(packed, gradient("left_pad", ROWS))
+    assert packed[ROWS[0][0]].abs().max() > 0
 
 
 # What cannot be packed
