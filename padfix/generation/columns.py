@@ -18,7 +18,7 @@ def columns_of(cache: Any) -> int:
         return int(keys.shape[-2]) if isinstance(keys, Tensor) and keys.ndim == 4 else 0
     try:
         return int(cache.get_seq_length())
-    except (AttributeError, IndexError, TypeError, ValueError):  # recurrent states have no columns
+    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):  # recurrent states have no columns
         return 0
 
 
