@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from chat import Chat, takes_new_tokens_alone
 from facts import RELEASE
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import build, left_padded, right_padded
 from torch import Tensor
@@ -67,6 +67,7 @@ FLAGS: tuple[dict[str, Any], ...] = (
 @pytest.mark.usefixtures("installed")
 @pytest.mark.filterwarnings("ignore:the field .* of this output is None:padfix.PadfixWarning")
 @pytest.mark.parametrize("name", MODELS)
+@settings(max_examples=settings().max_examples // 3)  # a chat is several calls, and several alone for each
 @given(chat=turns(), flags=st.none() | st.sampled_from(FLAGS), brings_one=st.booleans())
 def test_chats(name: str, chat: list[Turn], flags: dict[str, Any] | None, brings_one: bool) -> None:
     held = Chat(_model(name), rows=len(chat[0].texts), **flags or {})
