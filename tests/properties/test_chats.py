@@ -71,7 +71,8 @@ FLAGS: tuple[dict[str, Any], ...] = (
 @given(chat=turns(), flags=st.none() | st.sampled_from(FLAGS), brings_one=st.booleans())
 def test_chats(name: str, chat: list[Turn], flags: dict[str, Any] | None, brings_one: bool) -> None:
     held = Chat(_model(name), rows=len(chat[0].texts), **flags or {})
-    if brings_one and name != "mamba2":
+    takes_one = getattr(held.model, "_supports_cache_class", True)  # in 4.46 not every model does
+    if brings_one and takes_one and name != "mamba2":
         held.cache = DynamicCache()
     for turn in chat:
         padder = functools.partial(PADDERS[turn.side], extra=turn.extra)
