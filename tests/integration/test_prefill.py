@@ -19,11 +19,13 @@ import padfix
 ROWS = [[5, 17, 33, 8], [11, 42], [7, 9, 23, 61, 14]]
 GEMMA = ["gemma3"] if hasattr(transformers, "Gemma3ForCausalLM") else []
 MODELS = ["llama", "gpt2", "mistral", *GEMMA]
-# Offloaded ones want a device to come back from, quantised ones another package.
+# Offloaded ones want a device to come back from, quantised ones another package; in 4.51 Llama has the chunked one
+# for a prompt alone, and no batch with a mask.
+NOT_HERE = {"mamba", "quantized", *(("hybrid_chunked",) if RELEASE < (4, 57) else ())}
 KINDS = [
     kind
     for kind in dict.fromkeys(configuration_utils.ALL_CACHE_IMPLEMENTATIONS)
-    if "offloaded" not in kind and kind not in ("mamba", "quantized")
+    if "offloaded" not in kind and kind not in NOT_HERE
 ]
 WAYS: Mapping[str, Mapping[str, Any]] = {
     **{kind: {"cache_implementation": kind} for kind in KINDS},
