@@ -89,14 +89,27 @@ COMPILED: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
+def compiled(what: str) -> Any:
+    """A compiled Llama; skips where transformers itself cannot compile what a left-padded batch runs."""
+    torch.compiler.reset()
+    model = build("llama")
+    COMPILED[what](model)
+    try:
+        with padfix.suppressed():
+            model.generate(**left_padded(ROWS), max_new_tokens=2, do_sample=False)
+    except RuntimeError as error:  # 4.57 with a torch that is newer
+        if RELEASE >= (5, 24):
+            raise
+        pytest.skip(f"transformers, for a left-padded batch: {type(error).__name__}")
+    return model
+
+
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("what", COMPILED)
 def test_compiled_models(what: str, side: str) -> None:
     """The prompt keeps its width: each other one would be a new graph."""
-    torch.compiler.reset()
-    model = build("llama")
-    expected = alone(model, ROWS)
-    COMPILED[what](model)
+    expected = alone(build("llama"), ROWS)
+    model = compiled(what)
     widths: list[int] = []
     model.model.register_forward_pre_hook(lambda _, args, named: widths.append(_width(args, named)), with_kwargs=True)
     batch = PADDERS[side](ROWS, extra=2)
@@ -111,9 +124,7 @@ def _width(args: tuple[Any, ...], named: Mapping[str, Any]) -> int:
 
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_chats_of_a_compiled_forward(side: str) -> None:
-    torch.compiler.reset()
-    chat = Chat(build("llama"))
-    COMPILED["forward"](chat.model)
+    chat = Chat(compiled("forward"))
     for texts in (ROWS, [[21, 22], [31, 32, 34], [44]]):
         chat.turn(texts, PADDERS[side])
 

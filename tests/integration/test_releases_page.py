@@ -130,12 +130,18 @@ def _compile_config() -> str:
 def _chunks() -> str:
     if not hasattr(GenerationConfig(), "prefill_chunk_size"):
         return "no such flag"
-    batch = left_padded([PROMPT, PROMPT[:3]])
+    model, seen = endless("llama"), list[Tensor]()
+
+    def note(_: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        seen.append(kwargs["position_ids"] if "position_ids" in kwargs else args[1])
+
+    model.model.rotary_emb.register_forward_pre_hook(note, with_kwargs=True)  # 4.57 calls forward past other hooks
+    batch = left_padded([PROMPT, PROMPT[:3]]) | {CACHE_FIELD: DynamicCache()}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch, "compile", lambda function=None, **_: function)  # 4.51 compiles, which takes minutes
-        first = _forwards(batch | {CACHE_FIELD: DynamicCache()}, prefill_chunk_size=64)[0]["position_ids"]
-    last = first.shape[1] - 1  # up to 4.57 the last column of the prompt is no part of a chunk
-    return {last - (len(PROMPT) - 3): "the mask", last: "the columns"}[int(first[-1, -1])]
+        model.generate(**batch, **GREEDY, prefill_chunk_size=64)
+    last = seen[0].shape[1] - 1  # up to 4.57 the last column of the prompt is no part of a chunk
+    return {last - (len(PROMPT) - 3): "the mask", last: "the columns"}[int(seen[0][-1, -1])]
 
 
 MEASURES: Mapping[str, Callable[[], str]] = {
