@@ -76,15 +76,14 @@ def run(
     with override("off") if call.get("assistant_model") is not None else nullcontext():
         if repair is None or repair.strategy is None:
             output = original(model, *args, **kwargs)
-            remember(output, call, found.padding.real, found.past)
-            return output
-        if repair.needed:
-            notices.tally("repaired")
-        with hooks_in_place():
-            output = repair.strategy(repair.job, original)
-        job = repair.job
-        remember(output, job.call, job.plan.to_caller(job.plan.real, fill=False), job.past)
-        return output
+        else:
+            if repair.needed:
+                notices.tally("repaired")
+            call = repair.job.call
+            with hooks_in_place():
+                output = repair.strategy(repair.job, original)
+    remember(output, call, found.padding.real, found.past)
+    return output
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ NEUTRAL = {"num_beam_groups": 1, "guidance_scale": 1}
 def copies_of(config: GenerationConfig) -> int:
     """The number of rows that `generate` makes of each prompt before the first forward."""
     asked = (config.num_beams, config.num_return_sequences)
-    return max(1, 1, *(number for number in asked if isinstance(number, int)))  # transformers refuses anything else
+    return max([1, *(number for number in asked if isinstance(number, int))])  # transformers refuses anything else
 
 
 def packing_bound(
