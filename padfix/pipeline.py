@@ -20,13 +20,13 @@ from .generation.call import GenerateCall, bind
 from .generation.compat import CACHE_NAMES
 from .generation.exceptions import ONE_TOKEN_GOES_ON, stands_in
 from .generation.marks import remember
-from .generation.pads import Found, detect
+from .generation.pads import Found, detect, masked_padding
 from .generation.start import start_bound
 from .generation.traits import Traits, traits_of
 from .layout.detect import Padding
 from .layout.plan import LayoutPlan
 from .settings import Settings, override
-from .strategies import ONE_CALL, STRATEGIES, Strategy, choose, packs_too
+from .strategies import ONE_CALL, STRATEGIES, Strategy, choose, is_right_already, packs_too
 from .strategies.encoder import encoder_aware
 from .strategies.job import Job
 from .strategies.left_pad import changes_nothing
@@ -59,14 +59,17 @@ def run(
     call = bind(model, args, kwargs, compat.positional_parameters())
     for watcher in notices.watchers() if call is not None else ():
         watcher.called(call)
-    found = None if call is None else detect(call)
     if call is None:
         return original(model, *args, **kwargs)
+    masked = masked_padding(call)
+    is_right = masked is not None and is_right_already(settings.strategy, call, masked)
+    found = None if is_right else detect(call, masked)
+    if is_right or found is not None:
+        notices.tally("padded")
     if found is None:
         output = original(model, *args, **kwargs)
-        remember(output, call)
+        remember(output, call, None if masked is None else masked.real)
         return output
-    notices.tally("padded")
     try:
         repair = decide(call, found, settings, original)
     except PadfixError as error:
@@ -210,7 +213,9 @@ def _without_cache(
     if settings.strategy == "packed_prefill":  # forced, and what the caller's cache stands in the way of
         return call, found, repair
     without = call.without(*CACHE_NAMES)
-    again = detect(without) or replace(found, cache=None, padding=replace(found.padding, cached=0))
+    again = detect(without, masked_padding(without)) or replace(
+        found, cache=None, padding=replace(found.padding, cached=0)
+    )
     other = choose_repair(without, again, traits, settings)
     if other.obstacles:
         return call, found, repair

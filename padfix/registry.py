@@ -108,7 +108,7 @@ def register_prompt_tensor(name: str, batch_axis: int = 0, prompt_axis: int = 1,
 
 def registered(model_class: type) -> Architecture | None:
     """What was registered for a class, or for the nearest class that it derives from."""
-    for one in model_class.__mro__:
+    for one in model_class.__mro__ if ARCHITECTURES else ():
         for key in (one, one.__name__):
             if key in ARCHITECTURES:
                 return ARCHITECTURES[key]

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch.distributed
-from transformers import GenerationConfig, cache_utils
+from transformers import GenerationConfig, PretrainedConfig, cache_utils
 from transformers.generation.logits_process import EncoderRepetitionPenaltyLogitsProcessor
 from transformers.generation.utils import GenerationMixin
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
@@ -26,6 +26,7 @@ __all__ = [
     "DTYPE_KEYWORD",
     "autocasts",
     "chunks_count_columns",
+    "configs_can_ask",
     "default_max_length_counts_columns",
     "encoder_penalty_reaches_every_row",
     "eos_ids",
@@ -91,6 +92,12 @@ def resolved_config(call: GenerateCall) -> GenerationConfig | None:
     except (AttributeError, TypeError, ValueError):
         return None
     return config if isinstance(config, GenerationConfig) else None
+
+
+@lru_cache(maxsize=1)
+def configs_can_ask() -> bool:
+    """Whether a model's own configuration can hold fields of a generation config that count: up to 4.57."""
+    return hasattr(PretrainedConfig, "_get_non_default_generation_parameters")
 
 
 def eos_ids(config: GenerationConfig) -> tuple[int, ...]:

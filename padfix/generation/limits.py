@@ -30,6 +30,7 @@ from .states import ONE_PROMPT_LOOPS, states_bound
 from .traits import needs_decoder_positions
 
 __all__ = [
+    "cut_before_us",
     "identity_bound",
     "layout_bound",
     "lookahead_bound",
@@ -119,7 +120,7 @@ def pad_bound(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
     yield from _paged(config)
     if chunks_count_columns() and getattr(config, "prefill_chunk_size", None) is not None:
         yield f"prefill_chunk_size={config.prefill_chunk_size} (this release counts pads as positions then)"
-    for name in _cut_before_us(call.model):
+    for name in cut_before_us(call.model):
         if _starts_under_pads(call):
             yield f"{name} (the model around it has put the start token of padded rows under their pads)"
 
@@ -155,7 +156,7 @@ def layout_bound(
         pads_remain: Whether the model sees pads then.
         apart: Whether rows of one length run apart from the others.
     """
-    for name in _cut_before_us(call.model):
+    for name in cut_before_us(call.model):
         yield f"{name} (the model around it has cut off the last column, whatever stood there)"
     yield from misfits(call) if apart else identity_bound(call)
     yield from _asked_for(OTHER_LOOPS, call, config)
@@ -173,7 +174,8 @@ def layout_bound(
         yield "alora_offsets= (PEFT has counted columns, pads included)"
 
 
-def _cut_before_us(model: Any) -> list[str]:
+def cut_before_us(model: Any) -> list[str]:
+    """The classes of a model whose outer model has changed the prompts before it called `generate`."""
     return [one.__name__ for one in type(model).__mro__ if one.__name__ in CUT_BEFORE_US]
 
 

@@ -41,13 +41,17 @@ class Found:
     past: Tensor | None = None
 
 
-def detect(call: GenerateCall) -> Found | None:
+def detect(call: GenerateCall, masked: Padding | None) -> Found | None:
     """The pads of the call, or None where there are none, or where transformers refuses the arguments anyway.
 
     A given mask always wins over ids. Of encoder-decoder models the decoder's prompt is meant.
+
+    Args:
+        call: The call.
+        masked: What its mask says (`masked_padding`).
     """
     cache, negative = passed_cache(call), negative_prompt(call)
-    padding, past = masked_padding(call), None
+    padding, past = masked, None
     if padding is not None and cache is not None and cache.columns:
         padding, past = _beside_cache(call, cache, padding)
     infers = call.mask is None and call.ids is not None and call.ids.ndim == 2
@@ -86,14 +90,25 @@ def _holds_no_pad(call: GenerateCall) -> bool:
     """Whether no id of the prompt can be the pad id, whichever of the configs that the call could run with counts."""
     if call.ids is None:
         return False
-    config = call.model.config
-    sources = (call.get("generation_config"), call.model.generation_config, config, text_config(config))
-    found = [getattr(one, name, None) for one in sources for name in PAD_FIELDS]
+    ids = _pad_ids(call)
+    if len(ids) == 1:
+        return not bool((call.ids == ids.pop()).any())
+    return not bool(torch.isin(call.ids, torch.tensor(sorted(ids), device=call.ids.device)).any())
+
+
+def _pad_ids(call: GenerateCall) -> set[int]:
+    """Every id that can be the pad id of the call: the one that is named for it first, if one is."""
+    places = [call.get("generation_config"), call.model.generation_config]
+    pad = PAD_FIELDS[0]
+    for named in (call.get(pad), *(getattr(one, pad, None) for one in places)):
+        if type(named) is int:
+            return {named}
+    places += [call.model.config, text_config(call.model.config)]
     ids: set[int] = set()
-    for value in (*map(call.get, PAD_FIELDS), *found):
+    for value in (*map(call.get, PAD_FIELDS), *(getattr(one, name, None) for one in places for name in PAD_FIELDS)):
         listed = value.tolist() if isinstance(value, Tensor) else value
         ids.update(one for one in (listed if isinstance(listed, (list, tuple)) else (listed,)) if isinstance(one, int))
-    return not any(bool((call.ids == one).any()) for one in sorted(ids))
+    return ids
 
 
 def masked_padding(call: GenerateCall) -> Padding | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import math
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -57,6 +58,17 @@ class Traits:
     known: bool
 
 
+class _Seen(NamedTuple):
+    """What the traits of a model were read from, and what they are."""
+
+    model_class: type
+    forward: Any
+    config: dict[str, Any]
+    traits: Traits
+
+
+_OF_EVERY_MODULE = frozenset(dir(torch.nn.Module)) - {"__init__", "forward"}
+_seen: WeakKeyDictionary[Any, _Seen] = WeakKeyDictionary()
 _has_table: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 _single_rows: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
@@ -68,25 +80,45 @@ def traits_of(model: Any) -> Traits:
     """
     model = getattr(model, "_orig_mod", model)  # torch.compile
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
-    rules = list(_limits(base))
-    names = [one.__name__ for one in type(base).__mro__]
-    mixes_rows = stands_in(MIXES_ROWS, base)
-    told = registered(type(base))
+    traits, told = _remembered(base), registered(type(base))
     if told is not None:
-        rules = [] if told.left_padding_exact else [(0, told.reason or "registered as not exact left-padded")]
-        mixes_rows = told.mixes_rows
-    if _has_prompt_learning(model):
-        rules.append((0, "PEFT puts its virtual tokens before the pads, away from the prompt"))
-    limit, reason = min(rules, key=lambda rule: rule[0], default=(math.inf, ""))
+        traits = replace(
+            traits,
+            exact_up_to=math.inf if told.left_padding_exact else 0,
+            reason="" if told.left_padding_exact else told.reason or "registered as not exact left-padded",
+            mixes_rows=told.mixes_rows,
+            one_at_a_time=told.mixes_rows,
+            known=True,
+        )
+    if _has_prompt_learning(model) and traits.exact_up_to > 0:
+        return replace(
+            traits, exact_up_to=0, reason="PEFT puts its virtual tokens before the pads, away from the prompt"
+        )
+    return traits
+
+
+def _remembered(model: Any) -> Traits:
+    """What was read from a model, until its class, its forward or its configuration is another."""
+    config, forward, seen = vars(model.config), getattr(model.forward, "__func__", None), _seen.get(model)
+    if seen is None or seen.model_class is not type(model) or seen.forward is not forward or seen.config != config:
+        seen = _Seen(type(model), forward, copy.deepcopy(config), _read(model))
+        if forward is not None and text_config(model.config) is model.config:  # else there is more to compare
+            _seen[model] = seen
+    return seen.traits
+
+
+def _read(model: Any) -> Traits:
+    limit, reason = min(_limits(model), key=lambda rule: rule[0], default=(math.inf, ""))
+    mixes_rows = stands_in(MIXES_ROWS, model)
     return Traits(
-        name=type(base).__name__,
+        name=type(model).__name__,
         encoder_decoder=bool(getattr(model.config, "is_encoder_decoder", False)),
         exact_up_to=limit,
         reason=reason,
         mixes_rows=mixes_rows,
-        one_at_a_time=mixes_rows or (told is None and any(map(_is_early, names))),
-        masks_one_row=_masks_one_row(base),
-        known=told is not None or is_known(type(base)),
+        one_at_a_time=mixes_rows or any(_is_early(one.__name__) for one in type(model).__mro__),
+        masks_one_row=_masks_one_row(model),
+        known=is_known(type(model)),
     )
 
 
@@ -107,9 +139,8 @@ def is_known(model_class: type) -> bool:
     first = next((at for at, one in enumerate(mro) if one.__module__.startswith("transformers.models.")), None)
     if first is None:
         return False
-    of_every_module = {*dir(torch.nn.Module)} - {"__init__", "forward"}
     return not any(
-        hasattr(mro[first], name) and value is not getattr(mro[first], name) and name not in of_every_module
+        hasattr(mro[first], name) and value is not getattr(mro[first], name) and name not in _OF_EVERY_MODULE
         for one in mro[:first]
         for name, value in vars(one).items()
     )

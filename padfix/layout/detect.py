@@ -59,8 +59,7 @@ def from_mask(mask: Tensor) -> Padding | None:
     >>> padding.misplaced, padding.empty
     ((0,), (2,))
     """
-    real = mask != 0
-    return None if bool(real.all()) else Padding(real, "given")
+    return None if bool(mask.all()) else Padding(mask != 0, "given")
 
 
 def from_ids(ids: Tensor, pad_id: int | None, eos_ids: Collection[int]) -> Padding | None:

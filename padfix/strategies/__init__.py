@@ -14,12 +14,14 @@ from transformers import GenerationConfig
 
 from ..generation.call import GenerateCall
 from ..generation.packable import copies_of, packing_bound
+from ..generation.plain import is_plain
 from ..generation.traits import Traits
+from ..layout.detect import Padding
 from ..layout.plan import LayoutPlan
 from . import equal_length, left_pad, packed_prefill
 from .job import Job
 
-__all__ = ["ONE_CALL", "STRATEGIES", "Strategy", "choose", "packs_too"]
+__all__ = ["ONE_CALL", "STRATEGIES", "Strategy", "choose", "is_right_already", "packs_too"]
 
 Strategy = Callable[[Job, Callable[..., Any]], Any]
 
@@ -75,6 +77,19 @@ def packs_too(
     if reason and asked == "packed_prefill":
         return None, f"strategy 'packed_prefill' is not exact here: {reason}"
     return "left_pad" if reason else "packed_prefill", ""
+
+
+def is_right_already(asked: str, call: GenerateCall, padding: Padding) -> bool:
+    """Whether a call with a mask is left-padded, right as it is, and not worth packing; False says nothing.
+
+    Told at the cost of a few operations, for the commonest calls alone.
+    """
+    if asked not in ("auto", "left_pad") or not is_plain(call):
+        return False
+    least = packed_prefill.fewest_saved(padding.real.device.type)
+    if asked == "left_pad" or call.batch * call.width <= least:
+        return True
+    return not packed_prefill.pays(padding.real.sum(1).tolist(), call.width, 1, least=least)
 
 
 def _not_exact(traits: Traits, rows: int, new_tokens: int, padded_width: int, negative_width: int) -> str:

@@ -18,7 +18,7 @@ from padfix.errors import AmbiguousPaddingError
 from padfix.generation.call import bind
 from padfix.generation.compat import positional_parameters
 from padfix.generation.guidance import needs_axes, negative_prompt, padding_of, without_pads
-from padfix.generation.pads import detect
+from padfix.generation.pads import detect, masked_padding
 from padfix.layout.detect import Padding
 
 pytestmark = pytest.mark.filterwarnings("ignore:the field .* of this output is None:padfix.PadfixWarning")
@@ -252,7 +252,7 @@ def test_where_the_negative_prompt_is_found() -> None:
 
 def negative_padding(call: Any) -> Padding | None:
     """The pads of the negative prompt that are found in a call."""
-    found = detect(call)
+    found = detect(call, masked_padding(call))
     return None if found is None else found.negative
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
 import torch
@@ -243,7 +244,7 @@ def test_classes_of_the_tables_exist() -> None:
 def test_class_is_exact_from_the_release_of_the_table_on(
     release: tuple[int, int], exact: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(traits, "installed", lambda: release)
+    on_release(monkeypatch, release)
     model = other_class("llama", type("MambaForCausalLM", (LlamaForCausalLM,), {}))
     reason = "in transformers below 5.24 its left-padded rows differ from the prompts alone"
     tested = release <= NEWEST_TESTED
@@ -255,9 +256,9 @@ def test_class_of_a_later_release_names_that_release(
     name: str, since: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = other_class("llama", type(name, (LlamaForCausalLM,), {}))
-    monkeypatch.setattr(traits, "installed", lambda: since)
+    on_release(monkeypatch, since)
     assert traits_of(model) == expected(model)
-    monkeypatch.setattr(traits, "installed", lambda: (since[0], since[1] - 1))
+    on_release(monkeypatch, (since[0], since[1] - 1))
     assert traits_of(model).exact_up_to == 0
     assert f"below {since[0]}.{since[1]} " in traits_of(model).reason
 
@@ -268,9 +269,9 @@ def test_class_that_was_exact_in_the_first_releases_is_named_from_the_first_on_t
 ) -> None:
     model = other_class("llama", type(name, (LlamaForCausalLM,), {}))
     assert OLDEST < before < EXACT_SINCE[name]
-    monkeypatch.setattr(traits, "installed", lambda: OLDEST)
+    on_release(monkeypatch, OLDEST)
     assert traits_of(model) == expected(model)
-    monkeypatch.setattr(traits, "installed", lambda: before)
+    on_release(monkeypatch, before)
     assert traits_of(model).exact_up_to == 0
 
 
@@ -365,6 +366,12 @@ def test_what_is_remembered_of_a_model_does_not_keep_it_alive() -> None:
 
 
 # Rotary embeddings
+
+
+def on_release(monkeypatch: pytest.MonkeyPatch, release: tuple[int, int]) -> None:
+    """As if this release were installed, and nothing remembered of another."""
+    monkeypatch.setattr(traits, "installed", lambda: release)
+    monkeypatch.setattr(traits, "_seen", WeakKeyDictionary())
 
 
 class Configured:
@@ -527,7 +534,7 @@ def test_sliding_cache_of_an_old_release_counts_pads_once_it_is_full(monkeypatch
 
     model = Gemma2ForCausalLM(sliding_window=32)
     for release, exact_up_to in (((4, 46), 32), ((4, 47), 0), ((4, 56), 0), ((4, 57), math.inf)):
-        monkeypatch.setattr(traits, "installed", lambda release=release: release)
+        on_release(monkeypatch, release)
         assert traits_of(model).exact_up_to == exact_up_to, release
 
 
