@@ -18,7 +18,7 @@ from .compat import CACHE_NAMES
 from .marks import contradiction
 from .traits import windows
 
-__all__ = ["PassedCache", "cache_bound", "cache_to_caller", "is_movable", "passed_cache", "refill"]
+__all__ = ["PassedCache", "cache_bound", "cache_to_caller", "is_movable", "passed_cache", "poured"]
 
 # Layers, by exact class, that hold a column for each token on axis 2 of keys and values.
 DYNAMIC, SLIDING, STATIC = "DynamicLayer", "DynamicSlidingWindowLayer", "StaticLayer"
@@ -148,17 +148,18 @@ def cache_to_caller(cache: Any, plan: LayoutPlan, *, before: int = 0, sizes: Col
     return cache
 
 
-def refill(cache: Any, columns: int, change: Callable[[Tensor], Tensor]) -> None:
-    """Puts in the place of each layer's keys and values what `change` makes of them, with this number of columns.
+def poured(packed: Any, cache: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """The empty `cache`, filled with what `change` makes of the keys and values of another, which is emptied.
 
-    One tensor after the other, so that no second copy of the whole exists at any time.
+    One layer after the other, so that no second copy of the whole exists at any time.
     """
-    for holder, key in slots(cache):
-        holder[key] = change(holder[key])
-    for counted in (cache, *getattr(cache, "layers", ())):
-        for name in COUNTS:
-            if isinstance(vars(counted).get(name), int):
-                vars(counted)[name] = columns
+    places = list(slots(packed))
+    for layer, pair in enumerate(zip(places[::2], places[1::2], strict=True)):
+        keys, values = (change(holder[key]) for holder, key in pair)
+        for holder, key in pair:
+            holder[key] = holder[key].new_empty(0)
+        cache.update(keys, values, layer)
+    return cache
 
 
 def _reads_mask(model: Any) -> bool:

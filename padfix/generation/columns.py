@@ -23,12 +23,11 @@ def columns_of(cache: Any) -> int:
 
 
 def slots(cache: Any) -> Iterator[tuple[MutableMapping[str, Any] | MutableSequence[Any], Any]]:
-    """Where the keys and values of each layer are: a container, and the key of a tensor in it."""
+    """Where the keys and then the values of each layer are: a container, and the key of a tensor in it."""
     layers = getattr(cache, "layers", None)
     if layers is None:  # up to 4.55 the tensors lie in two lists
-        for name in ("key_cache", "value_cache"):
-            values = getattr(cache, name, [])
-            yield from ((values, at) for at in range(len(values)))
+        both = [getattr(cache, name, []) for name in ("key_cache", "value_cache")]
+        yield from ((values, at) for at in range(len(both[0])) for values in both)
         return
     for layer in layers:
         if getattr(layer, "is_initialized", True) and vars(layer).get("keys") is not None:

@@ -43,8 +43,10 @@ __all__ = [
     "resolved_config",
     "several_ranks",
     "steps_together",
+    "takes_masks_by_kind",
     "vocabulary_size",
     "wants_fixed_shapes",
+    "whole_cache",
 ]
 
 # A cache, as an argument and as a field of an output: `cache` in 5.24; up to 5.x `past_key_values`, and `cache_params`
@@ -165,6 +167,11 @@ def growing_cache(model: Any) -> Any:
     return cache_utils.DynamicCache()
 
 
+def whole_cache() -> Any:
+    """An empty cache whose layers all keep every column, whatever the windows of the model that fills it."""
+    return cache_utils.DynamicCache()
+
+
 def autocasts(device: str) -> bool:
     """Whether operations on a kind of device are cast by themselves at the moment."""
     try:
@@ -187,6 +194,12 @@ def has_unsteady_windows(call: GenerateCall, config: GenerationConfig) -> bool:
     passed = {type(call.get(name)).__name__ for name in CACHE_NAMES}
     slides = config.cache_implementation in SLIDING_CACHES or bool(passed & SLIDING_CLASSES)
     return slides and not hasattr(cache_utils, "StaticSlidingWindowLayer")
+
+
+def takes_masks_by_kind(model: Any) -> bool:
+    """Whether the forward of the model without its head takes a mask for each kind of layer, by name: from 4.53."""
+    forward = type(getattr(model, model.base_model_prefix)).forward
+    return "dict" in inspect.unwrap(forward).__code__.co_names
 
 
 @lru_cache(maxsize=1)

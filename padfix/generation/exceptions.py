@@ -195,9 +195,9 @@ PACKABLE: Mapping[str, tuple[int, int]] = {
     "Jais2ForCausalLM": (5, 0),
     "JetMoeForCausalLM": (5, 0),
     "MiniMaxM2ForCausalLM": (5, 0),
-    "Ministral3ForCausalLM": (5, 0),
     "NanoChatForCausalLM": (5, 0),
     "PhimoeForCausalLM": (5, 0),
+    "Ministral3ForCausalLM": (5, 24),
 }
 
 # The last names of tables of learned or computed positions.

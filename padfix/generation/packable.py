@@ -13,12 +13,20 @@ from ..registry import registered
 from .adapters import has_forward_hooks, has_offsets, names_adapters
 from .cache import is_movable
 from .call import GenerateCall
-from .compat import autocasts, growing_cache, installed, several_ranks, steps_together, wants_fixed_shapes
+from .compat import (
+    autocasts,
+    growing_cache,
+    installed,
+    several_ranks,
+    steps_together,
+    takes_masks_by_kind,
+    wants_fixed_shapes,
+)
 from .exceptions import PACKABLE
 from .own import runs_as_written
 from .traits import Traits, text_config, windows
 
-__all__ = ["copies_of", "packing_bound"]
+__all__ = ["copies_of", "packing_bound", "windows_by_kind"]
 
 # The arguments that change nothing before the first new token, beside ids, mask and the fields below.
 ARGUMENTS = frozenset(
@@ -86,6 +94,9 @@ FIELDS = frozenset(
     }
 )
 
+# The kinds of layers whose masks padfix can make, as configurations name them.
+FULL, SLIDING = "full_attention", "sliding_attention"
+
 # What says nothing in other fields, beside the default.
 NEUTRAL = {"num_beam_groups": 1, "guidance_scale": 1}
 
@@ -104,8 +115,23 @@ def packing_bound(
     yield from _by_model(call, traits)
     if 0 in plan.lengths:
         yield "a row has no real token"
-    if any(window <= plan.model_width + new_tokens for window in windows(call.model)):
-        yield f"{traits.name} (its sliding window is narrower than the prompts and the new tokens)"
+    if windows_by_kind(call.model, plan.model_width) is None:
+        yield f"{traits.name} (which of its layers have a window is not known)"
+
+
+def windows_by_kind(model: Any, width: int) -> dict[str, int | None] | None:
+    """For each kind of layer how many columns a token sees, itself included; None for all, or as many as there are.
+
+    None in place of that where no mask can tell the layers so.
+    """
+    sizes, config = {size for size in windows(model) if size < width}, text_config(model.config)
+    if not sizes:
+        return {FULL: None}
+    kinds = set(getattr(config, "layer_types", None) or (SLIDING,))
+    window = getattr(config, "sliding_window", None)
+    if sizes != {window} or not kinds <= {FULL, SLIDING} or (len(kinds) > 1 and not takes_masks_by_kind(model)):
+        return None
+    return {kind: window if kind == SLIDING else None for kind in kinds}
 
 
 def _by_call(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:

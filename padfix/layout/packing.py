@@ -62,16 +62,20 @@ class Packing:
         positions = torch.zeros(len(self.rows), self.width, dtype=torch.int64)
         return positions.index_put((self._cells[:, 2], self._cells[:, 3]), self._cells[:, 1])
 
-    def mask(self, device: torch.device | None = None) -> Tensor:
+    def mask(self, device: torch.device | None = None, *, window: int | None = None) -> Tensor:
         """Bool of shape (rows, 1, width, width): whether the cell of a query sees that of a key.
 
-        A token sees itself and what stands before it of its own prompt. The empty cells at the end of a row see one
+        A token sees itself and what stands before it of its own prompt, or of that the last tokens, so many with it
+        as `window` says. The empty cells at the end of a row see one
         another likewise, so that none of them sees nothing.
         """
         prompts = torch.full((len(self.rows), self.width), -1)
         prompts = prompts.index_put((self._cells[:, 2], self._cells[:, 3]), self._cells[:, 0]).to(device)
         same = prompts[:, :, None] == prompts[:, None, :]
-        return same.tril_()[:, None]
+        same.tril_()
+        if window is not None:
+            same.triu_(1 - window)
+        return same[:, None]
 
     def pack(self, x: Tensor, *, fill: float = 0) -> Tensor:
         """The prompts in their rows, with `fill` in the empty cells.

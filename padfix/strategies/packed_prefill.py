@@ -8,10 +8,11 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from ..generation.cache import refill
-from ..generation.compat import CACHE_KEYWORD, growing_cache, masks_are_bool
-from ..generation.packable import copies_of
+from ..generation.cache import poured
+from ..generation.compat import CACHE_KEYWORD, growing_cache, masks_are_bool, whole_cache
+from ..generation.packable import copies_of, windows_by_kind
 from ..layout.packing import Packing
 from . import left_pad
 from .job import Job
@@ -70,22 +71,29 @@ def _prefilled(job: Job) -> Any:
     model = call.model
     packing = Packing.of([length - 1 for length in plan.lengths])
     ids = plan.to_model(call.arguments[call.prompt_name])[:, :-1]
-    cache = growing_cache(model)
+    packed, columns, copies = whole_cache(), plan.model_width - 1, copies_of(job.config)
     getattr(model, model.base_model_prefix)(
         input_ids=packing.pack(ids, fill=left_pad.valid_pad_id(call, job.config)).to(model.device),
-        attention_mask=_mask(packing, model),
+        attention_mask=_masks(packing, model),
         position_ids=packing.positions.to(model.device),
         use_cache=True,
-        **{CACHE_KEYWORD: cache},
+        **{CACHE_KEYWORD: packed},
     )
-    columns, copies = plan.model_width - 1, copies_of(job.config)
-    refill(cache, columns, lambda states: packing.unpack(states, columns, copies=copies))
-    return cache
+    return poured(packed, growing_cache(model), lambda states: packing.unpack(states, columns, copies=copies))
 
 
-def _mask(packing: Packing, model: Any) -> torch.Tensor:
-    """What each cell sees, as the model's attention takes it: bool, or added to the scores."""
-    sees = packing.mask(model.device)
+def _masks(packing: Packing, model: Any) -> Tensor | dict[str, Tensor]:
+    """What each cell sees, as the model's attention takes it: bool, or added to the scores; for each kind of layer."""
+    kinds = windows_by_kind(model, packing.width)
+    assert kinds is not None, "packing_bound has not been asked"
+    masks = {window: _mask(packing, model, window) for window in set(kinds.values())}
+    if len(masks) == 1:
+        return masks.popitem()[1]
+    return {kind: masks[window] for kind, window in kinds.items()}
+
+
+def _mask(packing: Packing, model: Any, window: int | None) -> Tensor:
+    sees = packing.mask(model.device, window=window)
     if masks_are_bool(model):
         return sees
     return torch.zeros_like(sees, dtype=model.dtype).masked_fill_(~sees, torch.finfo(model.dtype).min)

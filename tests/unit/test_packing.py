@@ -71,16 +71,19 @@ def test_positions_start_anew_with_each_prompt(lengths: list[int]) -> None:
         assert row == counted + [0] * (packing.width - len(counted))
 
 
-@given(LENGTHS)
-def test_token_sees_itself_and_what_stands_before_it_of_its_own_prompt(lengths: list[int]) -> None:
+@given(LENGTHS, st.none() | st.integers(1, 9))
+def test_token_sees_itself_and_what_stands_before_it_of_its_own_prompt_and_window(
+    lengths: list[int], window: int | None
+) -> None:
     packing = Packing.of(lengths)
-    sees = packing.mask()
+    sees = packing.mask(window=window)
     assert sees.shape == (len(packing.rows), 1, packing.width, packing.width)
     for row, prompts in zip(sees[:, 0], packing.rows, strict=True):
         owners = [prompt for prompt in prompts for _ in range(lengths[prompt])]
         owners += [-1] * (packing.width - len(owners))
         expected = [
-            [key <= query and owners[key] == one for key in range(len(row))] for query, one in enumerate(owners)
+            [query - (window or query + 1) < key <= query and owners[key] == one for key in range(len(row))]
+            for query, one in enumerate(owners)
         ]
         assert row.tolist() == expected
         assert row.any(1).all()  # a query that sees nothing gives NaN
