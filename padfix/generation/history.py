@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,10 +12,41 @@ from torch import Tensor
 
 from ..layout.plan import LayoutPlan
 
-__all__ = ["History", "by_length", "leading_pads"]
+__all__ = ["History", "PerRow", "by_length", "leading_pads"]
 
 # Tensor -> tensor of the same rows: a logits processor or a stopping criterion with its further arguments bound.
 Step = Callable[[Tensor, Any], Tensor]
+
+
+class PerRow:
+    """A number for each prompt, for each row of ids: made once, so that a step of decoding loops over no rows.
+
+    Attributes:
+        numbers: One for each prompt.
+        least: The smallest of them.
+        most: The largest of them.
+    """
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        self.numbers = tuple(numbers)
+        self.least, self.most = min(self.numbers), max(self.numbers)
+        self._made: dict[tuple[int, torch.device], tuple[Tensor, tuple[tuple[int, Tensor], ...]]] = {}
+
+    def of(self, ids: Tensor) -> Tensor:
+        """Int64 of shape (rows,), each prompt's rows in turn."""
+        return self._of(ids)[0]
+
+    def groups(self, ids: Tensor) -> tuple[tuple[int, Tensor], ...]:
+        """Each number that there is, with the rows that have it."""
+        return self._of(ids)[1]
+
+    def _of(self, ids: Tensor) -> tuple[Tensor, tuple[tuple[int, Tensor], ...]]:
+        key = len(ids), ids.device
+        if key not in self._made:
+            each = torch.tensor(self.numbers).repeat_interleave(len(ids) // len(self.numbers))
+            groups = [(one, (each == one).nonzero()[:, 0].to(ids.device)) for one in sorted(set(self.numbers))]
+            self._made[key] = each.to(ids.device), tuple(groups)
+        return self._made[key]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,9 +80,10 @@ class History:
         """Whether the ids hold a pad in a row that has a real token."""
         return self.prompt is not None and self.plan.pads_remain
 
-    def pads(self, rows: int) -> list[int]:
+    @cached_property
+    def pads(self) -> PerRow:
         """For each row of ids the number of pads that it starts with, once they are gathered."""
-        return leading_pads(self.plan, rows) if self.prompt is not None else [0] * rows
+        return leading_pads(self.plan) if self.prompt is not None else PerRow([0] * len(self.plan.lengths))
 
     @cached_property
     def _pads_first(self) -> Tensor | None:
@@ -74,15 +106,13 @@ class History:
             return ids
         ids = self.gathered(ids)
         front = ids[:, : self.width]
-        pads = torch.tensor(self.pads(len(ids)), device=ids.device)
-        is_pad = torch.arange(self.width, device=ids.device) < pads[:, None]
+        is_pad = torch.arange(self.width, device=ids.device) < self.pads.of(ids)[:, None]
         front = torch.where(is_pad, ids[:, -1:], front) if value is None else front.masked_fill(is_pad, value)
         return torch.cat((front, ids[:, self.width :]), 1)
 
-    def counts(self, ids: Tensor, before: tuple[int, ...]) -> list[int]:
-        """For each row of ids the number of new tokens, on top of what its prompt has `before`."""
-        new = ids.shape[1] - self.width
-        return [count + new for count in _repeated(before, len(ids))]
+    def new(self, ids: Tensor) -> int:
+        """The number of new tokens in each row of ids."""
+        return ids.shape[1] - self.width
 
     def filled_for_caller(self, ids: Tensor) -> Tensor:
         """The ids in the caller's layout, with each row's own last token in the cells of pads."""
@@ -95,7 +125,7 @@ class History:
 
     def last_columns(self, ids: Tensor) -> Tensor:
         """For each row the caller's column of its last token, of shape (rows,)."""
-        new = ids.shape[1] - self.width
+        new = self.new(ids)
         if self.prompt is None:
             return torch.full((len(ids),), new - 1, device=ids.device)
         if new:
@@ -117,20 +147,15 @@ class History:
         return torch.cat((self.prompt[prompt].to(ids.device, ids.dtype), ids[self.width :]))
 
 
-def leading_pads(plan: LayoutPlan, rows: int) -> list[int]:
-    """For each of `rows` rows in the model's layout, each prompt's in turn, the number of pads that it starts with.
+def leading_pads(plan: LayoutPlan) -> PerRow:
+    """For each row in the model's layout the number of pads that it starts with.
 
     0 for a row without a real token: nothing is promised for it, and it is shown as it is.
     """
-    return _repeated(tuple(plan.model_width - length if length else 0 for length in plan.lengths), rows)
+    return PerRow([plan.model_width - length if length else 0 for length in plan.lengths])
 
 
-def _repeated(values: tuple[int, ...], rows: int) -> list[int]:
-    copies = rows // len(values)
-    return [value for value in values for _ in range(copies)]
-
-
-def by_length(step: Step, ids: Tensor, scores: Any, pads: list[int], *, window: float = float("inf")) -> Tensor:
+def by_length(step: Step, ids: Tensor, scores: Any, pads: PerRow, *, window: float = float("inf")) -> Tensor:
     """The result of `step(ids, scores)` as if each row stood alone, without its pads.
 
     Rows that are equally long share a call, and so do all rows with at least `window` real tokens, whose pads lie
@@ -144,12 +169,13 @@ def by_length(step: Step, ids: Tensor, scores: Any, pads: list[int], *, window: 
         window: How many of the last tokens the step looks at.
     """
     columns = ids.shape[1]
-    starts = [start if columns - start < window else 0 for start in pads]
-    if not any(starts):
+    if not pads.most or columns - pads.most >= window:
         return step(ids, scores)
+    groups = pads.groups(ids)
+    short = [(start, rows) for start, rows in groups if start and columns - start < window]
+    whole = [rows for start, rows in groups if not start or columns - start >= window]
     result: Tensor | None = None
-    for start in sorted(set(starts)):
-        rows = torch.tensor([row for row, one in enumerate(starts) if one == start], device=ids.device)
+    for start, rows in [(0, torch.cat(whole)), *short] if whole else short:
         part = step(ids[rows, start:], scores[rows] if isinstance(scores, Tensor) else scores)
         if result is None:
             result = part.new_empty((len(ids), *part.shape[1:]))

@@ -32,6 +32,7 @@ class PadAwareLogitsProcessor(LogitsProcessor):
     def __init__(self, processor: Callable[[Tensor, Tensor], Tensor], prompt_mask: Tensor) -> None:
         self.processor = processor
         self.plan = LayoutPlan.from_mask(prompt_mask, trim=False)
+        self.pads = leading_pads(self.plan)
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """The processed scores of shape (rows, vocabulary); rows are k for each prompt in turn.
@@ -40,4 +41,4 @@ class PadAwareLogitsProcessor(LogitsProcessor):
             ValueError: `input_ids` are not as many rows as the mask, or a multiple, or have fewer columns.
         """
         ids = self.plan.to_model(input_ids)
-        return by_length(self.processor, ids, scores, leading_pads(self.plan, len(ids)))
+        return by_length(self.processor, ids, scores, self.pads)

@@ -36,7 +36,7 @@ from transformers.generation.logits_process import (
 )
 
 from .guidance import without_pads
-from .history import History, by_length
+from .history import History, PerRow, by_length
 
 __all__ = ["COLUMN_FIELDS", "TWINS", "Maker", "Scene", "in_model_columns"]
 
@@ -100,36 +100,34 @@ class _ByLength(LogitsProcessor):
         self.processor, self.history, self.window = processor, history, window
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        pads = self.history.pads(len(input_ids))
-        return by_length(self.processor, self.history.gathered(input_ids), scores, pads, window=self.window)
+        ids = self.history.gathered(input_ids)
+        return by_length(self.processor, ids, scores, self.history.pads, window=self.window)
 
 
 class _WhereCounted(LogitsProcessor):
-    """Has a processor's effect on the rows whose number of real tokens so far meets a condition.
+    """Has a processor's effect on the rows whose number of real tokens so far lies in a range.
 
     Args:
-        effect: The processed scores, as if every row met it.
-        meets: The condition, asked of a number of tokens.
+        effect: The processed scores, as if every row were one of them.
+        history: What each row has seen.
         before: The tokens of each prompt that count.
+        first: The smallest number in the range.
+        end: The number after the largest.
     """
 
-    def __init__(
-        self,
-        effect: Process,
-        meets: Callable[[int], bool],
-        history: History,
-        before: tuple[int, ...],
-    ) -> None:
-        self.effect, self.meets, self.history, self.before = effect, meets, history, before
+    def __init__(self, effect: Process, history: History, before: tuple[int, ...], first: int, end: int) -> None:
+        self.effect, self.history, self.before, self.first, self.end = effect, history, PerRow(before), first, end
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        met = [self.meets(count) for count in self.history.counts(input_ids, self.before)]
-        if not any(met):
+        new, before = self.history.new(input_ids), self.before
+        first, end = self.first - new, self.end - new
+        if before.most < first or before.least >= end:
             return scores
         processed = self.effect(input_ids, scores)
-        return (
-            processed if all(met) else torch.where(torch.tensor(met, device=scores.device)[:, None], processed, scores)
-        )
+        if first <= before.least and before.most < end:
+            return processed
+        counts = before.of(input_ids).to(scores.device)
+        return torch.where(((counts >= first) & (counts < end))[:, None], processed, scores)
 
 
 def _repetition_penalty(processor: Any, scene: Scene) -> Any:
@@ -185,11 +183,11 @@ def _watermark(processor: Any, scene: Scene) -> Any:
 def _min_length(processor: Any, scene: Scene) -> Any:
     if not scene.by_caller and scene.config.min_new_tokens is not None:
         return processor  # made from min_new_tokens and the columns
-    history, least = scene.history, processor.min_length
+    history = scene.history
     ban = _changed(processor, min_length=sys.maxsize)
     # One that the caller made counts the ids that it sees, also where those hold no prompt.
     before = history.seen if scene.by_caller else history.plan.lengths
-    return _WhereCounted(ban, lambda count: count < least, history, before)
+    return _WhereCounted(ban, history, before, -1, processor.min_length)
 
 
 def _forced_bos(processor: Process, scene: Scene) -> Any:
@@ -198,7 +196,7 @@ def _forced_bos(processor: Process, scene: Scene) -> Any:
     def force(ids: Tensor, scores: Tensor) -> Tensor:
         return processor(ids[:, -1:], scores)
 
-    return _WhereCounted(force, lambda count: count == 1, history, history.seen)
+    return _WhereCounted(force, history, history.seen, 1, 2)
 
 
 def _suppress_at_begin(processor: Any, scene: Scene) -> Any:
@@ -211,7 +209,7 @@ def _suppress_at_begin(processor: Any, scene: Scene) -> Any:
 
     # A prompt of one token is followed by the forced BOS, and its reply begins after that.
     late = tuple(-1 if length == 1 else 0 for length in history.seen)
-    return _WhereCounted(suppress, lambda count: count == 0, history, late)
+    return _WhereCounted(suppress, history, late, 0, 1)
 
 
 def _guidance(processor: Any, scene: Scene) -> Any:
@@ -228,8 +226,7 @@ class _StopByLength(stopping_criteria.StoppingCriteria):
         def stops(ids: Tensor, scores: Any) -> Any:
             return self.criterion(ids, scores, **kwargs)
 
-        pads = self.history.pads(len(input_ids))
-        return by_length(stops, self.history.gathered(input_ids), None, pads, window=self.window)
+        return by_length(stops, self.history.gathered(input_ids), None, self.history.pads, window=self.window)
 
 
 def _stop_strings(criterion: Any, scene: Scene) -> Any:

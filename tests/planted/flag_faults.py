@@ -18,11 +18,11 @@ from torch import Tensor
 from transformers import LogitsProcessor, WatermarkingConfig
 from transformers.generation import logits_process
 
-from padfix.generation import decoding, guidance, history, processors
+from padfix.generation import decoding, guidance, processors
 from padfix.generation.callbacks import CallersStreamer, InCallersLayout
 from padfix.generation.compat import repetition_penalty_skips_pads
 from padfix.generation.decoding import Decoding
-from padfix.generation.history import History
+from padfix.generation.history import History, PerRow
 from padfix.generation.processors import TWINS, Scene
 from padfix.strategies import left_pad
 
@@ -252,26 +252,26 @@ def filled_with_0(original: Any) -> Any:
 
 
 def next_rows_pads(original: Any) -> Any:
-    def spoiled(self: History, rows: int) -> list[int]:
-        pads: list[int] = original(self, rows)
-        return [*pads[1:], *pads[:1]]
+    def spoiled(self: History) -> PerRow:
+        first, *others = original.func(self).numbers
+        return PerRow([*others, first])
 
-    return spoiled
+    return property(spoiled)
 
 
-def tiled(values: tuple[int, ...], rows: int) -> list[int]:
-    return list(values) * (rows // len(values))
+def tiled(self: PerRow, ids: Tensor) -> Tensor:
+    return torch.tensor(self.numbers, device=ids.device).repeat(len(ids) // len(self.numbers))
 
 
 def new_tokens_left_out(original: Any) -> Any:
-    return lambda self, ids, before: original(self, ids[:, : self.width], before)
+    return lambda self, ids: 0
 
 
 # Twins
 
 
 def smaller_window(original: Any) -> Any:
-    def spoiled(step: Any, ids: Tensor, scores: Any, pads: list[int], *, window: float) -> Any:
+    def spoiled(step: Any, ids: Tensor, scores: Any, pads: PerRow, *, window: float) -> Any:
         return original(step, ids, scores, pads, window=window - 2)
 
     return spoiled
@@ -290,8 +290,9 @@ def filled_with_the_last_token(processor: Any, scene: Scene) -> Any:
 
 
 def for_every_row(self: Any, input_ids: Tensor, scores: Tensor) -> Any:
-    met = [self.meets(count) for count in self.history.counts(input_ids, self.before)]
-    return self.effect(input_ids, scores) if any(met) else scores
+    new = self.history.new(input_ids)
+    met = self.before.most + new >= self.first and self.before.least + new < self.end
+    return self.effect(input_ids, scores) if met else scores
 
 
 # Lists
@@ -367,8 +368,8 @@ FAULTS: Mapping[str, Fault] = {
     "pads hold id 0": Fault("repetition penalty", History, "filled", filled_with_0),
     "pads keep their ids": Fault("pairs", History, "filled", instead(lambda self, ids, value=None: ids)),
     "a row has its neighbour's pads": Fault("pairs", History, "pads", next_rows_pads),
-    "the pads of beams are tiled": Fault("single ids, beams", history, "_repeated", instead(tiled)),
-    "new tokens are not counted": Fault("min_length", History, "counts", new_tokens_left_out),
+    "the pads of beams are tiled": Fault("single ids, beams", PerRow, "of", instead(tiled)),
+    "new tokens are not counted": Fault("min_length", History, "new", new_tokens_left_out),
     "embeddings alone count as tokens seen": Fault(
         "forced BOS of embeddings", History, "seen", instead(property(lambda self: self.plan.lengths))
     ),

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from padfix.generation.history import History, by_length
+from padfix.generation.history import History, PerRow, by_length
 from padfix.layout.plan import LayoutPlan
 
 # Five columns: two real tokens with a hole, four, none, one. One column is a pad in every row.
@@ -45,26 +45,26 @@ def test_ids_hold_the_prompt_in_the_models_width(trim: bool, width: int) -> None
 def test_of_embeddings_alone_ids_hold_new_tokens_and_nothing_else() -> None:
     one = History(LayoutPlan.from_mask(MASK), None)
     assert (one.width, one.seen, one.has_pads) == (0, (0, 0, 0, 0), False)
-    assert one.pads(8) == [0] * 8
     ids = torch.tensor(NEW)
+    assert one.pads.of(ids).tolist() == [0] * 4
     for shown in (one.filled(ids), one.filled(ids, 3), one.filled_for_caller(ids), one.to_caller(ids)):
         assert shown is ids
     assert one.row_to_caller(2, ids[2]).tolist() == [55, 56]
-    assert one.counts(ids, one.plan.lengths) == [4, 6, 2, 3]  # real tokens of the embeddings, on top of the ids'
+    assert one.new(ids) == 2
 
 
 @pytest.mark.parametrize(("trim", "pads"), [(True, [2, 0, 0, 3]), (False, [3, 1, 0, 4])])
 def test_pads_are_counted_for_each_row_and_an_empty_row_has_none(trim: bool, pads: list[int]) -> None:
     one = history(trim=trim)
-    assert one.pads(4) == pads
-    assert one.pads(12) == [count for count in pads for _ in range(3)]
+    assert one.pads.of(torch.zeros(4, 1)).tolist() == pads
+    assert one.pads.of(torch.zeros(12, 1)).tolist() == [count for count in pads for _ in range(3)]
 
 
 def test_a_batch_without_pads_has_none_to_fill() -> None:
     one = History(LayoutPlan.from_mask(torch.ones(2, 3)), torch.tensor([[3, 4, 5], [6, 7, 8]]))
     ids = torch.tensor([[3, 4, 5, 9], [6, 7, 8, 9]])
     assert not one.has_pads
-    assert one.pads(2) == [0, 0]
+    assert one.pads.of(ids).tolist() == [0, 0]
     assert one.filled(ids, 1) is ids
 
 
@@ -104,11 +104,21 @@ def test_before_the_first_new_token_the_last_real_one_fills() -> None:
     ]
 
 
-def test_tokens_are_counted_on_top_of_what_the_prompt_has() -> None:
+def test_new_tokens_are_those_after_the_prompt() -> None:
     one = history(trim=False)
-    assert one.counts(model_ids(one, [[]] * 4), one.seen) == [2, 4, 0, 1]
-    assert one.counts(model_ids(one, NEW), one.seen) == [4, 6, 2, 3]
-    assert one.counts(model_ids(one, NEW_BEAMS), (0, -1, 5, 9)) == [2, 2, 1, 1, 7, 7, 11, 11]
+    assert one.new(model_ids(one, [[]] * 4)) == 0
+    assert one.new(model_ids(one, NEW)) == 2
+    assert one.new(model_ids(one, NEW_BEAMS)) == 2
+
+
+def test_a_number_for_each_prompt_is_one_for_each_of_its_rows_and_made_once() -> None:
+    numbers = PerRow([3, 0, 3])
+    assert (numbers.least, numbers.most) == (0, 3)
+    assert numbers.of(torch.zeros(3, 5)).tolist() == [3, 0, 3]
+    six = torch.zeros(6, 5)
+    assert numbers.of(six).tolist() == [3, 3, 0, 0, 3, 3]
+    assert [(one, rows.tolist()) for one, rows in numbers.groups(six)] == [(0, [2, 3]), (3, [0, 1, 4, 5])]
+    assert numbers.of(torch.zeros(6, 9)) is numbers.of(six)
 
 
 @pytest.mark.parametrize("trim", [True, False])
@@ -189,9 +199,9 @@ def test_rows_are_treated_as_if_each_stood_alone(seed: int) -> None:
     pads = [draw.randint(0, columns - 1) for _ in range(rows)]
     window = draw.randint(1, columns + 1)
     for step, kept in ((summed, float("inf")), (of_last(window), window), (of_last(window), float("inf"))):
-        got = by_length(step, ids, scores, pads, window=kept)
+        got = by_length(step, ids, scores, PerRow(pads), window=kept)
         assert torch.equal(got, one_by_one(step, ids, scores, pads))
-    stops = by_length(lambda ids, scores: ids.sum(1) % 2 == 0, ids, None, pads)
+    stops = by_length(lambda ids, scores: ids.sum(1) % 2 == 0, ids, None, PerRow(pads))
     assert stops.dtype == torch.bool
     assert stops.tolist() == [sum(ids[row, start:].tolist()) % 2 == 0 for row, start in enumerate(pads)]
 
@@ -210,7 +220,7 @@ def test_rows_of_one_length_share_a_call_and_so_do_all_as_long_as_the_window(
         return scores
 
     scores = torch.randn(4, 3)
-    assert torch.equal(by_length(step, torch.zeros(4, 6), scores, [1, 4, 0, 1], window=window), scores)
+    assert torch.equal(by_length(step, torch.zeros(4, 6), scores, PerRow([1, 4, 0, 1]), window=window), scores)
     assert seen == calls
 
 
@@ -222,7 +232,7 @@ def test_without_pads_the_step_gets_the_very_ids_and_scores() -> None:
         seen.extend(given)
         return scores
 
-    assert by_length(step, ids, scores, [0, 0]) is scores
+    assert by_length(step, ids, scores, PerRow([0, 0])) is scores
     assert seen[0] is ids
     assert seen[1] is scores
 
@@ -235,5 +245,5 @@ def test_scores_that_are_no_tensor_are_handed_on() -> None:
         return ids[:, 0]
 
     scores = (torch.zeros(1),)
-    assert by_length(step, torch.tensor([[7, 8], [9, 10]]), scores, [1, 0]).tolist() == [8, 9]
+    assert by_length(step, torch.tensor([[7, 8], [9, 10]]), scores, PerRow([1, 0])).tolist() == [8, 9]
     assert all(one is scores for one in seen)

@@ -238,7 +238,7 @@ def test_beside_embeddings_alone_a_processor_of_the_callers_keeps_its_ids(name: 
 @pytest.mark.skipif(not repetition_penalty_skips_pads(), reason="this release counts no pads")
 def test_the_librarys_own_count_of_pads_is_not_needed() -> None:
     batch = Batch.drawn(1, trim=False)
-    pads = torch.tensor(batch.history.pads(len(batch.rows)))
+    pads = batch.history.pads.of(torch.zeros(len(batch.rows), 1))
     processor = stock.RepetitionPenaltyLogitsProcessor(1.7, prompt_ignore_length=pads)
     twin = TWINS[type(processor)](processor, Scene(batch.history, GenerationConfig(), None))
     for copies in (1, 3):
