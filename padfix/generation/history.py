@@ -75,7 +75,7 @@ class History:
         """For each prompt the number of its real tokens that stand in the ids."""
         return (0,) * len(self.plan.lengths) if self.prompt is None else self.plan.lengths
 
-    @property
+    @cached_property
     def has_pads(self) -> bool:
         """Whether the ids hold a pad in a row that has a real token."""
         return self.prompt is not None and self.plan.pads_remain
