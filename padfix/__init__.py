@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .equivalence.verify import verify
     from .generation.pad_aware import PadAwareLogitsProcessor
     from .once import generate
+    from .picture import show
     from .policy import BatchPolicy
     from .policy import BatchPolicy as LlamaBatchPolicy
 
@@ -58,6 +59,7 @@ __all__ = [
     "override",
     "register_architecture",
     "register_prompt_tensor",
+    "show",
     "suppressed",
     "uninstall",
     "verify",
@@ -73,6 +75,7 @@ _LAZY = {
     "PadAwareLogitsProcessor": ".generation.pad_aware:PadAwareLogitsProcessor",
     "doctor": ".checklist:doctor",
     "generate": ".once:generate",
+    "show": ".picture:show",
     "verify": ".equivalence.verify:verify",
 }
 

@@ -119,6 +119,32 @@ def _doctor(parsed: argparse.Namespace) -> int:
     return 1 if diagnosis.problems else 0
 
 
+def _run(parsed: argparse.Namespace) -> int:
+    from .run import run
+
+    option = next((flag for flag in ("m", "c") if getattr(parsed, flag) is not None), None)
+    program = parsed.program if option is None else [f"-{option}", *getattr(parsed, option)]
+    if not program[option is not None :]:
+        parsed.parser.error("nothing to run: give a SCRIPT, or -m MODULE")
+    return run(program, mode=parsed.mode, strategy=parsed.strategy)
+
+
+def _show(parsed: argparse.Namespace) -> int:
+    from .picture.command import main as show
+
+    return show(
+        parsed.given,
+        tokenizer_name=parsed.tokenizer,
+        prompts=parsed.prompts,
+        side=parsed.padding_side,
+        pad_token_id=parsed.pad_token_id,
+        eos_token_id=parsed.eos_token_id,
+        max_rows=parsed.rows,
+        svg=parsed.svg,
+        trust_remote_code=parsed.trust_remote_code,
+    )
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="padfix",
@@ -172,6 +198,42 @@ def _parser() -> argparse.ArgumentParser:
     doctor.set_defaults(command=_doctor)
     _add_model(doctor, "a folder or hub id of a decoder-only model")
     _add_json(doctor)
+
+    run = commands.add_parser(
+        "run",
+        usage="padfix run [--mode MODE] [--strategy STRATEGY] (SCRIPT | -m MODULE | -c CODE) [ARGUMENT ...]",
+        help="run an unmodified program with padfix on",
+        description="Runs a Python program as python itself would, with padfix on in it and in the Python processes "
+        "that it starts: PADFIX counts where it is set, else it is fix.",
+        epilog="Exit status: that of the program; 2 for a mistake.",
+    )
+    run.set_defaults(command=_run, parser=run)
+    run.add_argument("--mode", help="as PADFIX: fix, warn or strict")
+    run.add_argument("--strategy", help="as PADFIX_STRATEGY: auto, left_pad, equal_length or packed_prefill")
+    run.add_argument("-m", metavar="MODULE", nargs=argparse.REMAINDER, help="a module, and its arguments")
+    run.add_argument("-c", metavar="CODE", nargs=argparse.REMAINDER, help="code, and its arguments")
+    run.add_argument("program", metavar="SCRIPT", nargs=argparse.REMAINDER, help="a script, and its arguments")
+
+    show = commands.add_parser(
+        "show",
+        help="draw a batch before and after padfix: tokens, pads, and where each reply starts",
+        description="Draws a padded batch as you pass it and as the model gets it. The batch is a JSON file with "
+        'input_ids and attention_mask ("-": standard input), or the prompts as the tokenizer pads them; without '
+        "arguments, prompts and tokenizer that come with padfix. Nothing is generated.",
+        epilog="Exit status: 0 for a picture, 2 for a mistake.",
+    )
+    show.set_defaults(command=_show)
+    show.add_argument("given", metavar="BATCH.json | PROMPT", nargs="*", help="one JSON file, or prompts")
+    show.add_argument("--tokenizer", metavar="PATH_OR_ID", help="whose tokens the prompts or ids are")
+    show.add_argument("--trust-remote-code", action="store_true", help="run code that comes with the tokenizer")
+    _add_prompts(show)
+    show.add_argument(
+        "--padding-side", choices=("left", "right"), help="where prompts are padded (default: as it does)"
+    )
+    show.add_argument("--pad-token-id", metavar="ID", type=int, help="tells the pads of a batch without attention_mask")
+    show.add_argument("--eos-token-id", metavar="ID", type=int, help="where it is the pad id too, pads are a guess")
+    show.add_argument("--rows", metavar="N", type=_positive, default=24, help="rows to draw (default: %(default)s)")
+    show.add_argument("--svg", metavar="FILE", type=Path, help="write the picture to a file too")
     return parser
 
 

@@ -23,7 +23,7 @@ from transformers.utils import logging as transformers_logging
 from .errors import LoadingError
 from .generation.compat import DTYPE_KEYWORD
 
-__all__ = ["DTYPES", "EMBEDDED", "embedded", "load", "one_line", "quiet", "skeleton"]
+__all__ = ["DTYPES", "EMBEDDED", "embedded", "load", "one_line", "quiet", "skeleton", "tokenizer"]
 
 EMBEDDED = Path(__file__).parent / "demo" / "model"
 DTYPES = ("float32", "bfloat16", "float16", "auto")
@@ -81,6 +81,16 @@ def skeleton(source: str, *, trust_remote_code: bool = False) -> tuple[Any, Any]
         return model.eval(), AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
 
 
+def tokenizer(source: str, *, trust_remote_code: bool = False) -> Any:
+    """The tokenizer of a folder or a hub id.
+
+    Raises:
+        LoadingError: There is none that transformers can load.
+    """
+    with _explained(source, "AutoTokenizer loads"), quiet():
+        return AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Keeps the warnings and progress bars of transformers and the hub's client out of a command's output."""
@@ -123,7 +133,7 @@ def _auto_class(config: Any) -> Any:
 
 
 @contextmanager
-def _explained(source: str) -> Iterator[None]:
+def _explained(source: str, wanted: str = "AutoModelForCausalLM and AutoTokenizer load") -> Iterator[None]:
     """Turns whatever transformers raises while loading into one line."""
     try:
         yield
@@ -132,8 +142,7 @@ def _explained(source: str) -> Iterator[None]:
     except Exception as error:  # hub, JSON, safetensors and torch have no common one
         absent = "" if Path(source).is_dir() else "there is no such folder here, and as a hub id: "
         raise LoadingError(
-            f"transformers cannot load {source} ({absent}{one_line(error)}). Pass a folder or hub id that "
-            "AutoModelForCausalLM and AutoTokenizer load."
+            f"transformers cannot load {source} ({absent}{one_line(error)}). Pass a folder or hub id that {wanted}."
         ) from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,13 @@ import torch
 
 import padfix
 from padfix import registry
-from padfix.loading import embedded
+from padfix.cli import main
+from padfix.loading import EMBEDDED, embedded
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCKS = {
     name: re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(), re.S)
-    for name in ("chats.md", "limits.md", "policy.md", "verify.md")
+    for name in ("chats.md", "limits.md", "policy.md", "show.md", "verify.md")
 }
 
 
@@ -27,7 +29,8 @@ def names() -> dict[str, Any]:
 
 
 def run(page: str, names: dict[str, Any]) -> dict[str, Any]:
-    assert len(BLOCKS[page]) == {"chats.md": 3, "limits.md": 1, "policy.md": 2, "verify.md": 2}[page]
+    blocks = {"chats.md": 3, "limits.md": 1, "policy.md": 2, "show.md": 2, "verify.md": 2}
+    assert len(BLOCKS[page]) == blocks[page]
     for block in BLOCKS[page]:
         exec(compile(block, page, "exec"), names)
     return names
@@ -72,6 +75,20 @@ def test_verify_page(names: dict[str, Any]) -> None:
     ran = run("verify.md", names)
     assert ran["report"].rows[0].verdict == "equal"
     assert [finding.check for finding in ran["diagnosis"].problems] == ["padding side"]
+
+
+def test_show_page(
+    names: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run("show.md", names)
+    assert "0  ◆reverse:␣fix␣=××××××× ► ✗" in capsys.readouterr().out
+    commands = re.findall(r"^padfix (show.*?)(?: +#.*)?$", (DOCS / "show.md").read_text(encoding="utf-8"), re.M)
+    assert len(commands) == 6
+    (tmp_path / "prompts.txt").write_text("reverse: fix =\n")
+    for command in commands:
+        assert main(shlex.split(command.replace("PATH_OR_ID", str(EMBEDDED)))) == 0
+    assert (tmp_path / "picture.svg").is_file()
 
 
 def test_limits_page(names: dict[str, Any]) -> None:

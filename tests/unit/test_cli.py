@@ -51,7 +51,7 @@ def test_help_names_the_commands_and_the_exit_status(flag: str, capsys: Output) 
     assert stopped(flag) == 0
     out, err = capsys.readouterr()
     assert out.startswith("usage: padfix ")
-    assert all(command in out for command in ("demo", "verify", "doctor"))
+    assert all(command in out for command in ("demo", "verify", "doctor", "run", "show"))
     assert "Exit status: 0 right, 1 not right, 2 a mistake in the command." in out
     assert err == ""
 
@@ -62,6 +62,7 @@ def test_help_names_the_commands_and_the_exit_status(flag: str, capsys: Output) 
         ("demo", ("--model PATH_OR_ID", "--prompts FILE", "--max-new-tokens N")),
         ("verify", ("MODEL", "--prompts", "--stock", "--dtype", "--device", "--plot", "--json", "--trust-remote-code")),
         ("doctor", ("MODEL", "--json", "--trust-remote-code")),
+        ("show", ("BATCH.json", "--tokenizer", "--prompts", "--padding-side", "--pad-token-id", "--rows", "--svg")),
     ],
 )
 def test_help_of_a_command_names_its_options_and_status(command: str, options: tuple[str, ...], capsys: Output) -> None:
@@ -86,6 +87,11 @@ def test_help_of_a_command_names_its_options_and_status(command: str, options: t
         (("verify", "--dtype", "int8"), "invalid choice: 'int8'"),
         (("verify", "a", "b"), "unrecognized arguments: b"),
         (("doctor", "--prompts", "x"), "unrecognized arguments"),
+        (("show", "--rows", "0"), "'0' is not a whole number from 1 on"),
+        (("show", "--padding-side", "both"), "invalid choice: 'both'"),
+        (("run",), "nothing to run: give a SCRIPT, or -m MODULE"),
+        (("run", "-m"), "nothing to run: give a SCRIPT, or -m MODULE"),
+        (("run", "--loud", "script.py"), "unrecognized arguments: --loud"),
     ],
 )
 def test_mistake_in_the_command_is_status_2(
@@ -112,6 +118,33 @@ def test_demo_receives_its_options_and_gives_the_status(
 ) -> None:
     assert main(["demo", *arguments]) == 1
     assert demo_calls == [received]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "received"),
+    [
+        (("script.py",), (["script.py"], None, None)),
+        (
+            ("script.py", "--mode", "fix", "-m", "--", "-h"),
+            (["script.py", "--mode", "fix", "-m", "--", "-h"], None, None),
+        ),
+        (("--mode", "warn", "-m", "module", "-c", "--help"), (["-m", "module", "-c", "--help"], "warn", None)),
+        (("--strategy", "left_pad", "-c", "pass", "-m"), (["-c", "pass", "-m"], None, "left_pad")),
+        (("-", "--version"), (["-", "--version"], None, None)),
+    ],
+)
+def test_run_receives_the_program_as_it_stands(
+    arguments: tuple[str, ...], received: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[tuple[Any, ...]] = []
+
+    def replaced(program: list[str], *, mode: str | None, strategy: str | None) -> int:
+        calls.append((program, mode, strategy))
+        return 7
+
+    monkeypatch.setattr("padfix.run.run", replaced)
+    assert main(["run", *arguments]) == 7
+    assert calls == [received]
 
 
 def test_arguments_are_those_of_the_process_where_none_are_given(

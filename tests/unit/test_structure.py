@@ -49,13 +49,30 @@ PARTS: dict[str, set[str]] = {
     },
     "checklist": {"generation", "layout", "patch", "releases", "settings", "special", "strategies", "wrapped"},
     "testing": {"equivalence", "errors", "generation", "notices", "patch", "prompts", "settings"},
-    "padfix": {"checklist", "equivalence", "errors", "generation", "once", "patch", "policy", "registry", "settings"},
+    "padfix": {
+        "checklist",
+        "equivalence",
+        "errors",
+        "generation",
+        "once",
+        "patch",
+        "picture",
+        "policy",
+        "registry",
+        "settings",
+    },
     "loading": {"errors", "generation"},
     "console": {"errors"},
     "demo": {"padfix", "console", "errors", "layout", "loading", "policy", "prompts", "special"},
-    "cli": {"padfix", "checklist", "console", "demo", "equivalence", "errors", "loading", "prompts"},
+    "picture": {"console", "demo", "errors", "layout", "loading", "prompts"},
+    "run": {"errors", "settings"},
+    "startup": {"padfix"},
+    "cli": {"padfix", "checklist", "console", "demo", "equivalence", "errors", "loading", "picture", "prompts", "run"},
     "__main__": {"cli"},
 }
+# What the children of a program import, of whatever Python they are.
+OLD_SYNTAX = "padfix.startup.sitecustomize"
+
 # The edges: who may import `patch`.
 EDGES = {"padfix", "once", "cli", "checklist", "testing", "run"}
 
@@ -72,7 +89,9 @@ PACKAGES: dict[str, set[str]] = {
     "checklist": {"torch", "transformers"},
     "loading": {"torch", "transformers"},
     "console": {"rich"},
+    "picture": {"rich", "torch"},
     "demo": {"torch", "transformers", "tokenizers", "rich"},
+    "startup": {"sitecustomize"},
 }
 
 # Who may ask for the version of something: one to tell releases apart, one to refuse them, one to show it.
@@ -229,7 +248,7 @@ def test_rows_hold_the_directions_of_the_design() -> None:
         assert upper not in PARTS[lower], f"{lower} may import {upper}"
     assert {part for part, below in PARTS.items() if "patch" in below} <= EDGES
     assert {part for part, packages in PACKAGES.items() if "wrapt" in packages} == {"layers", "patch"}
-    reads = {"pipeline", "once", "patch", "padfix", "equivalence", "checklist", "testing"}
+    reads = {"pipeline", "once", "patch", "padfix", "equivalence", "checklist", "testing", "run"}
     assert {part for part, below in PARTS.items() if "settings" in below} == reads
 
 
@@ -353,8 +372,15 @@ def _is_closed(docstring: str | None) -> bool:
 
 @every_module
 def test_annotations_are_not_evaluated(module: Module) -> None:
-    if any(isinstance(node, (ast.FunctionDef, ast.AnnAssign)) for node in ast.walk(module.tree)):
+    if module.name != OLD_SYNTAX and any(
+        isinstance(node, (ast.FunctionDef, ast.AnnAssign)) for node in ast.walk(module.tree)
+    ):
         assert Import("__future__", "annotations", True) in module.imports
+
+
+def test_what_any_python_imports_can_be_read_by_old_ones() -> None:
+    ast.parse(BY_NAME[OLD_SYNTAX].text, feature_version=(3, 6))
+    assert not [one for one in BY_NAME[OLD_SYNTAX].imports if one.target == "__future__"]
 
 
 @pytest.mark.parametrize("word", ["utils", "helper", "manager", "handler", "engine"])
