@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ from .picture import Picture
 __all__ = ["main"]
 
 WIDTH = 78  # of a file, in characters
+
+# The fonts that rich would have a reader's browser fetch, and the address in its comment.
+_FROM_ELSEWHERE = re.compile(r"\s*(@font-face \{.*?\}|<!--.*?-->)", re.S)
 
 
 def main(
@@ -67,7 +71,8 @@ def _write(picture: Picture, path: Path) -> None:
 
     paper = Console(record=True, file=io.StringIO(), width=WIDTH)
     paper.print(picture)
+    drawn = _FROM_ELSEWHERE.sub("", paper.export_svg(title="padfix show"))
     try:
-        path.write_text(paper.export_svg(title="padfix show"), encoding="utf-8")
+        path.write_text(drawn, encoding="utf-8")
     except OSError as error:
         raise LoadingError(f"{path} cannot be written: {error.strerror}.") from error
