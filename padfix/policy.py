@@ -15,7 +15,7 @@ from transformers import BatchEncoding
 from . import notices
 from .errors import PromptError
 from .generation.lengths import position_limit
-from .generation.traits import has_position_table
+from .generation.traits import has_position_table, prompt_device
 from .layout.rows import Side, padded
 from .prompts import Prompt, token_ids
 from .special import end_ids, pad_token_id, until_end
@@ -104,7 +104,8 @@ class BatchPolicy:
             notices.warn(_cut_off(rows, cut, limit, max_new_tokens))
         pad = pad_token_id(model, tokenizer, pad_is_eos=self.pad_is_eos)
         ids, mask = padded(kept, pad, "right" if encodes else self.padding_side)
-        batch = PreparedBatch({"input_ids": ids.to(model.device), "attention_mask": mask.to(model.device)})
+        device = prompt_device(model)
+        batch = PreparedBatch({"input_ids": ids.to(device), "attention_mask": mask.to(device)})
         batch.pad_token_id, batch.end_token_ids, batch.cut = pad, end_ids(model, tokenizer), cut
         batch.is_encoder_input = encodes
         return batch, {"max_new_tokens": max_new_tokens, "pad_token_id": pad}

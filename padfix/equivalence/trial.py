@@ -14,6 +14,7 @@ import torch
 
 from ..console import Step
 from ..errors import PadfixWarning
+from ..generation.traits import prompt_device
 from ..layout.rows import Side, padded
 from ..once import generate as repaired
 from ..settings import override
@@ -132,8 +133,8 @@ class Trial:
         ids, mask = padded(rows, self.pad, self.side, extra=extra)
         asked = {
             **self.arguments,
-            "input_ids": ids.to(model.device),
-            "attention_mask": mask.to(model.device),
+            "input_ids": ids.to(prompt_device(model)),
+            "attention_mask": mask.to(prompt_device(model)),
             "pad_token_id": self.pad,
             "return_dict_in_generate": True,
             "output_logits": True,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +20,7 @@ from .media import PICTURE_AXES, Media, is_medium, media_of
 from .start import begin_with_start
 from .states import ONE_PROMPT_LOOPS
 
-__all__ = ["group_bound", "of_rows", "wants_one_row"]
+__all__ = ["group_bound", "of_rows", "trackers_of_rows", "tracks_rows", "wants_one_row"]
 
 # How the names of tensors begin of which it is known that their first axis is that of the rows.
 OF_ROWS = ("batch_num_images", "cross_attention_mask", "decoder_", "encoder_", "negative_prompt_", "qformer_")
@@ -125,6 +127,36 @@ def _taken(value: Any, places: Sequence[int]) -> Any:
 def _prefix_function(function: Callable[[int, Tensor], Any], rows: Sequence[int]) -> Callable[[int, Tensor], Any]:
     """A `prefix_allowed_tokens_fn` that is told the number that a prompt has in the whole batch."""
     return lambda prompt, ids: function(rows[prompt], ids)
+
+
+def tracks_rows(value: Any, batch: int) -> bool:
+    """Whether a value that a callback holds is a list or tensor of bools, one for each row of the batch."""
+    if isinstance(value, Tensor):
+        return value.dtype == torch.bool and value.shape == (batch,)
+    return type(value) is list and len(value) == batch and all(type(one) is bool for one in value)
+
+
+@contextmanager
+def trackers_of_rows(callbacks: Sequence[Any], rows: Sequence[int], batch: int) -> Iterator[None]:
+    """A block in which callbacks track these rows alone; afterwards the whole batch, with what they told of these."""
+    held = [
+        (attributes, name, whole, whole[list(rows)] if isinstance(whole, Tensor) else [whole[row] for row in rows])
+        for attributes in {id(one): getattr(one, "__dict__", {}) for one in callbacks}.values()
+        for name, whole in attributes.items()
+        if tracks_rows(whole, batch)
+    ]
+    for attributes, name, _, part in held:
+        attributes[name] = part
+    try:
+        yield
+    finally:
+        for attributes, name, whole, part in held:
+            now: Any = attributes.get(name)
+            after = whole if now is part else copy.deepcopy(whole)  # a new one takes the place of the old
+            if tracks_rows(now, len(rows)):
+                for row, value in zip(rows, now, strict=True):
+                    after[row] = value
+            attributes[name] = after
 
 
 def _encoder_rows(outputs: Any, rows: Sequence[int]) -> Any:

@@ -15,8 +15,8 @@ from ..layout.plan import LayoutPlan
 from .call import GenerateCall
 from .columns import columns_of, slots
 from .compat import CACHE_NAMES
+from .configs import windows
 from .marks import contradiction
-from .traits import windows
 
 __all__ = ["PassedCache", "cache_bound", "cache_to_caller", "is_movable", "passed_cache", "poured"]
 

@@ -22,9 +22,10 @@ from .compat import (
     takes_masks_by_kind,
     wants_fixed_shapes,
 )
+from .configs import text_config, windows
 from .exceptions import PACKABLE
 from .own import runs_as_written
-from .traits import Traits, text_config, windows
+from .traits import Traits, prompt_device
 
 __all__ = ["copies_of", "packing_bound", "windows_by_kind"]
 
@@ -152,7 +153,7 @@ def _by_call(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
         yield "ranks have to run the same number of forwards"
     if wants_fixed_shapes(call, config):
         yield "each new shape would cost a new graph"
-    if autocasts(getattr(call.model.device, "type", "cpu")):
+    if autocasts(prompt_device(call.model).type):
         yield "autocast"
 
 

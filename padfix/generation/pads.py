@@ -12,9 +12,9 @@ from ..layout.detect import Padding, from_ids, from_mask
 from . import compat
 from .cache import PassedCache, passed_cache
 from .call import GenerateCall
+from .configs import text_config
 from .guidance import negative_padding, negative_prompt
 from .marks import contradiction
-from .traits import text_config
 
 __all__ = ["Found", "detect", "inferred_padding", "masked_padding"]
 

@@ -15,7 +15,7 @@ from ..layout.plan import LayoutPlan
 from .cache import PassedCache
 from .call import GenerateCall
 from .compat import has_static_cache, has_unsteady_windows
-from .traits import text_config, windows
+from .configs import text_config, windows
 
 __all__ = ["ENCODER_STATES", "ONE_PROMPT_LOOPS", "STATES", "Columns", "states_bound", "states_to_caller"]
 

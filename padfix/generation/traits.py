@@ -16,6 +16,7 @@ import torch
 from ..registry import registered
 from ..releases import NEWEST_TESTED
 from .compat import installed, positions_advance
+from .configs import config_limits, text_config
 from .exceptions import (
     COLUMNS_COUNTED,
     EXACT_BEFORE,
@@ -28,7 +29,14 @@ from .exceptions import (
     stands_in,
 )
 
-__all__ = ["Traits", "has_position_table", "is_known", "needs_decoder_positions", "text_config", "traits_of", "windows"]
+__all__ = [
+    "Traits",
+    "has_position_table",
+    "is_known",
+    "needs_decoder_positions",
+    "prompt_device",
+    "traits_of",
+]
 
 
 @dataclass(frozen=True)
@@ -167,43 +175,12 @@ def _limits(model: Any) -> Iterator[tuple[float, str]]:
     told = {"position_ids", "decoder_position_ids"} & set(parameters)
     if not told and has_position_table(model):
         yield 0, COLUMNS_COUNTED
-    yield from _config_limits(config)
+    yield from config_limits(config)
 
 
 def _is_early(name: str) -> bool:
     """Whether the class is one that a later release makes exact."""
     return name in EXACT_SINCE and EXACT_BEFORE.get(name, (0, 0)) <= installed() < EXACT_SINCE[name]
-
-
-def _config_limits(config: Any) -> Iterator[tuple[float, str]]:
-    """The limits that a configuration sets, whatever the class."""
-    for kind, rope in _ropes(config):
-        if kind == "dynamic":
-            limit = int(getattr(config, "max_position_embeddings", 0) or 0)
-            yield limit, "dynamic NTK scales every row by the longest one"
-        if kind in ("longrope", "su"):
-            named = "original_max_position_embeddings"
-            limit = int(rope.get(named) or getattr(config, named, 0) or 0)
-            yield limit, "LongRoPE switches its factors for every row by the longest one"
-        if rope.get("llama_4_scaling_beta") and not positions_advance():  # Ministral 3 on 5.0
-            limit = int(rope.get("original_max_position_embeddings") or 0)
-            yield limit, "this release scales its queries by their column, pads included"
-    if getattr(config, "use_bidirectional_attention", None) is True:  # Gemma: alone, sdpa drops the mask
-        yield 0, "its tokens see those that follow, and pads turn them causal"
-    size = getattr(config, "index_block_size", None)
-    if isinstance(size, int) and getattr(config, "index_topk_blocks", None):  # MiniMax-M3
-        yield size, "its sparse attention counts blocks of columns, pads included"
-    if getattr(config, "log_scaling_n_floor", None) and getattr(config, "model_type", "") == "inkling_text":
-        yield config.log_scaling_n_floor - 1, "it scales queries by their column, pads included"
-    for name in ("index_topk", "keep_window_size"):  # DeepSeek-V3.2 and others; Doge
-        top_k = getattr(config, name, None)
-        if isinstance(top_k, int):
-            yield top_k, "its sparse attention ranks padded columns too"
-    if getattr(config, "attn_temperature_tuning", False) and 0 in (getattr(config, "no_rope_layers", None) or ()):
-        yield (
-            int(getattr(config, "floor_scale", 1)) - 1,
-            "its attention temperature counts columns, pads included",
-        )  # Llama 4
 
 
 def _takes_mask(model: Any, parameters: Mapping[str, inspect.Parameter]) -> bool:
@@ -252,38 +229,11 @@ def _has_prompt_learning(model: Any) -> bool:
     return bool(getattr(getattr(owner, "active_peft_config", None), "is_prompt_learning", False))
 
 
-def text_config(config: Any) -> Any:
-    """The part of a configuration that describes the text model, of an encoder-decoder the decoder."""
-    read = getattr(config, "get_text_config", None)
-    return config if read is None else read(decoder=True)
+def prompt_device(model: Any) -> torch.device:
+    """Where a prompt goes: to the model's device; to the CPU where accelerate has offloaded the weights.
 
-
-# GPT-Neo has `window_size`, ModernBERT's decoder `local_attention`, RecurrentGemma `attention_window_size`.
-WINDOWS = (
-    "sliding_window",
-    "sliding_window_size",
-    "attention_chunk_size",
-    "window_size",
-    "local_attention",
-    "attention_window_size",
-)
-
-
-def windows(model: Any) -> frozenset[int]:
-    """The sizes of the windows of a model's sliding, local and chunked layers."""
-    config = text_config(model.config)
-    sizes = (getattr(config, name, None) for name in WINDOWS)
-    return frozenset(size for size in sizes if isinstance(size, int) and size > 0)
-
-
-def _ropes(config: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The kinds of rotary embedding that a configuration asks for: one, or one for each type of layer."""
-    for name in ("rope_parameters", "rope_scaling"):  # from 5.0; up to 4.57
-        rope = getattr(config, name, None)
-        if not isinstance(rope, Mapping):
-            continue
-        for one in (rope, *rope.values()):
-            if isinstance(one, Mapping):
-                kind = one.get("rope_type", one.get("type"))
-                if isinstance(kind, str):
-                    yield kind, one
+    Offloaded weights are on the device `meta`, and hooks take what a layer gets to where it runs.
+    """
+    device = torch.device(model.device)
+    is_offloaded = device.type == "meta" and any(hasattr(one, "_hf_hook") for one in model.modules())
+    return torch.device("cpu") if is_offloaded else device

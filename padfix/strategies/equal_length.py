@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..generation.adapters import adapters_of_rows
-from ..generation.apart import of_rows
+from ..generation.apart import of_rows, trackers_of_rows, tracks_rows
 from ..generation.compat import pad_id
 from ..generation.decoding import passed_by_caller
 from ..generation.media import media_of
@@ -38,7 +38,8 @@ def run(job: Job, original: Callable[..., Any]) -> Any:
     groups = Groups.of(plan.lengths, one_row=job.one_row)
     real = plan.to_caller(plan.real, fill=False)
     media = media_of(call, real)
-    states = [_state(one) for one in passed_by_caller(call)]
+    callbacks = passed_by_caller(call)
+    states = [_state(one, call.batch) for one in callbacks]
     outputs: list[Any] = []
     lost: set[str] = set()
     for rows in groups.rows:
@@ -47,12 +48,12 @@ def run(job: Job, original: Callable[..., Any]) -> Any:
         job_of_rows = replace(
             job, call=part, plan=LayoutPlan.from_mask(real[index]), rewrite=True, reads_history=(), one_row=False
         )
-        with adapters_of_rows(call.model, rows, call.batch):
+        with adapters_of_rows(call.model, rows, call.batch), trackers_of_rows(callbacks, rows, call.batch):
             output = left_pad.generated(job_of_rows, original)
         outputs.append(left_pad.to_caller(output, job_of_rows, apart=True))
         lost |= set(left_pad.lost_states(output, outputs[-1]))
     if len(groups.rows) > 1:
-        _warn_of_state(passed_by_caller(call), states)
+        _warn_of_state(callbacks, states, call.batch)
     left_pad.warn_of_lost(sorted(lost))
     return joined([_without(output, lost) for output in outputs], groups, job)
 
@@ -107,17 +108,22 @@ def _without(output: Any, names: Collection[str]) -> Any:
     return rebuilt(output, dict.fromkeys(names)) if names else output
 
 
-def _state(callback: Any) -> Any:
+def _state(callback: Any, batch: int) -> Any:
     """What a callback of the caller's holds, to see afterwards whether it has changed; None where nobody can tell."""
     try:
-        return copy.deepcopy(vars(callback))
+        return copy.deepcopy(_kept(callback, batch))
     except Exception:  # anything may stand in there
         return None
 
 
-def _warn_of_state(callbacks: Sequence[Any], before: Sequence[Any]) -> None:
+def _kept(callback: Any, batch: int) -> dict[str, Any]:
+    """What a callback holds beside what it tracks for each row of the batch, which goes with the rows."""
+    return {name: value for name, value in vars(callback).items() if not tracks_rows(value, batch)}
+
+
+def _warn_of_state(callbacks: Sequence[Any], before: Sequence[Any], batch: int) -> None:
     for callback, held in zip(callbacks, before, strict=True):
-        if held is not None and not _alike(held, vars(callback)):
+        if held is not None and not _alike(held, _kept(callback, batch)):
             warn(
                 f"{type(callback).__name__} keeps something from one call for the next, and was called for the rows of "
                 "one length after the others: what it keeps may be wrong. Run the prompts one at a time."

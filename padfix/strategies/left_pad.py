@@ -14,6 +14,7 @@ from ..generation.cache import cache_to_caller
 from ..generation.call import SEQUENCE_AXES, GenerateCall
 from ..generation.callbacks import CallersStreamer, prefix_function
 from ..generation.compat import eos_ids, pad_id, positions_advance, vocabulary_size
+from ..generation.configs import windows
 from ..generation.decoding import Decoding, passed_by_caller, rewritten
 from ..generation.guidance import needs_axes
 from ..generation.history import History
@@ -21,7 +22,7 @@ from ..generation.lengths import reduced
 from ..generation.limits import misfits
 from ..generation.outputs import cache_fields, pads_after_end, rebuilt, sequences_to_caller
 from ..generation.states import STATES, Columns, states_to_caller
-from ..generation.traits import needs_decoder_positions, windows
+from ..generation.traits import needs_decoder_positions
 from ..layout.plan import LayoutPlan
 from ..notices import warn
 from .job import Job

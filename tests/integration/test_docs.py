@@ -21,6 +21,7 @@ from typing import Any
 
 import pages
 import pytest
+import recipes
 import torch
 import transformers
 from pages import DOCS, RUN, Block
@@ -84,7 +85,13 @@ PLUGIN = [] if entry_points(group="pytest11", name="padfix") else ["-p", "_padfi
 
 # A translation has the code of its original: tests/unit/test_pages.py.
 ORIGINALS = [page for page in RUN if page.parent.name != "zh"]
-CODE = [page for page in ORIGINALS if any(block.language in ("python", "sh") for block in pages.blocks(page))]
+# Run by the tests of what they are about: tests/integration/recipes.py.
+ELSEWHERE = {"docs/integrations.md"}
+CODE = [
+    page
+    for page in ORIGINALS
+    if pages.name(page) not in ELSEWHERE and any(block.language in ("python", "sh") for block in pages.blocks(page))
+]
 
 
 # What the pages say of what they run
@@ -336,3 +343,22 @@ def test_message_that_is_quoted_is_the_real_one(block: Block) -> None:
 
 def test_every_message_is_quoted_somewhere() -> None:
     assert {block.note[1] for block in QUOTED} == set(MESSAGES)
+
+
+# The recipes of docs/integrations.md, and the files that run them.
+RECIPES = {
+    "The text-generation pipeline": "test_text_pipeline.py",
+    "PEFT": "test_peft.py",
+    "accelerate": "test_accelerate.py",
+    "Streamers": "test_streaming.py",
+    "TRL": "test_trl.py",
+    "lm-evaluation-harness": "test_lm_eval.py",
+    "LangChain": "test_langchain.py",
+}
+
+
+def test_every_recipe_is_run() -> None:
+    assert recipes.CODE.keys() == {"", *RECIPES}
+    assert sum(len(code.splitlines()) for code in recipes.CODE.values()) > 60
+    for title, file in RECIPES.items():
+        assert f'recipes.run("{title}"' in (Path(__file__).parent / file).read_text()

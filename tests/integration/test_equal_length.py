@@ -127,6 +127,32 @@ def test_callback_of_the_callers_is_called_for_each_length() -> None:
         model.generate(**batch, **GREEDY, pad_token_id=PAD, logits_processor=[Counting()])
 
 
+class UntilAllHaveSaid:
+    """A criterion that is made for a batch, tracks which of its rows have said a token, and ends when all have."""
+
+    def __init__(self, token: int, rows: int) -> None:
+        self.token, self.said = token, [False] * rows
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> bool:
+        for row in range(len(self.said)):
+            self.said[row] = self.said[row] or int(input_ids[row, -1]) == self.token
+        return all(self.said)
+
+
+def test_what_a_criterion_tracks_for_each_row_goes_with_the_rows() -> None:
+    model, batch = build("blenderbot"), right_padded(MORE, pad=PAD)
+    token = alone(model, MORE)[1].tokens[1]
+    criterion = UntilAllHaveSaid(token, len(MORE))
+    output = model.generate(**batch, **GREEDY, pad_token_id=PAD, stopping_criteria=[criterion])
+    replies = [reply.tokens for reply in alone(model, MORE, pad_token_id=PAD)]
+    assert criterion.said == [token in reply for reply in replies]
+    assert True in criterion.said
+    assert False in criterion.said
+    for row, reply in enumerate(replies):
+        until = reply[: reply.index(token) + 1] if token in reply else reply
+        assert output[row, 7 : 7 + len(until)].tolist() == until
+
+
 class Streamer:
     """A streamer that takes what comes."""
 

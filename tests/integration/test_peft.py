@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
+import recipes
 import torch
 import torch.distributed.tensor  # PEFT asks for it, and older releases of transformers do not import it
 from facts import CACHE_FIELD
@@ -15,6 +17,7 @@ from stock import CACHE_IS_NONE
 import padfix
 from padfix import PadfixWarning, UnsupportedCallError
 from padfix.generation import compat
+from padfix.loading import embedded
 
 peft = pytest.importorskip("peft")
 
@@ -290,3 +293,13 @@ def _decoder_prompts(
 
     arguments = {"pad_token_id": PAD, **beams}
     return together(model, batch, **arguments), alone(model, MORE, each=own, distinct=False, **arguments)
+
+
+def test_recipe(tmp_path: Path) -> None:
+    model, tokenizer = embedded()
+    _decisive(peft.get_peft_model(embedded()[0], _lora())).save_pretrained(tmp_path)
+    plain = recipes.alone(model, tokenizer)
+    ran = recipes.run("PEFT", model=model, tokenizer=tokenizer, adapter=tmp_path)
+    assert ran["replies"] == recipes.alone(ran["adapted"], tokenizer)
+    assert ran["replies"] != plain
+    assert not bool(ran["batch"]["attention_mask"][:, -1].all())

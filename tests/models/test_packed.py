@@ -14,8 +14,8 @@ from oracle import alone, compare, left_padded, right_padded, together
 import padfix
 from padfix.generation import cache
 from padfix.generation.columns import columns_of
+from padfix.generation.configs import windows
 from padfix.generation.exceptions import PACKABLE
-from padfix.generation.traits import windows
 from padfix.strategies import packed_prefill
 
 from .test_text import told_apart

@@ -11,7 +11,7 @@ from transformers import GenerationConfig
 from transformers.modeling_outputs import BaseModelOutput
 
 from padfix.generation.adapters import has_forward_hooks
-from padfix.generation.apart import group_bound, of_rows, wants_one_row
+from padfix.generation.apart import group_bound, of_rows, trackers_of_rows, tracks_rows, wants_one_row
 from padfix.generation.call import GenerateCall, bind
 from padfix.generation.media import media_of
 from padfix.layout.plan import LayoutPlan
@@ -174,3 +174,47 @@ def test_hooks_of_others_are_found() -> None:
     model.register_forward_pre_hook(lambda *_: None)
     assert has_forward_hooks(model, 1)
     assert bound(call(model)) == ["hooks on the forwards of Model (they would see some rows at a time)"]
+
+
+# What callbacks track
+
+
+class Tracking:
+    """A criterion that tracks its rows."""
+
+    def __init__(self, done: Any) -> None:
+        self.done, self.words = done, ["one", "two", "three"]
+
+
+@pytest.mark.parametrize("rebinds", [False, True])
+@pytest.mark.parametrize("make", [list, torch.tensor], ids=["list", "tensor"])
+def test_what_a_callback_tracks_goes_with_its_rows(make: Any, rebinds: bool) -> None:
+    held = make([False, False, True])
+    criterion = Tracking(held)
+    with trackers_of_rows([criterion, criterion], (2, 0), 3):
+        assert list(criterion.done) == [True, False]
+        assert criterion.words == ["one", "two", "three"]
+        if rebinds:
+            criterion.done = make([True, False])
+        criterion.done[1] = True
+    assert list(criterion.done) == [True, False, True]
+    assert (criterion.done is held) is not rebinds
+    assert bool(held[0]) is not rebinds
+
+
+def test_what_a_callback_tracks_is_whole_again_after_an_error() -> None:
+    criterion = Tracking(done := [True, False, True])
+
+    def failing() -> None:
+        with trackers_of_rows([criterion], (1,), 3):
+            criterion.done = []
+            raise RuntimeError("from the criterion")
+
+    with pytest.raises(RuntimeError, match="from the criterion"):
+        failing()
+    assert criterion.done == done == [True, False, True]
+
+
+@pytest.mark.parametrize("value", [[0, 1, 0], [True, False], (True, False, True), torch.ones(3), None, "yes"])
+def test_other_values_are_not_taken_for_what_tracks_rows(value: Any) -> None:
+    assert not tracks_rows(value, 3)

@@ -31,7 +31,7 @@ from padfix.generation.exceptions import (
     WINDOW_COUNTS_PADS_BEFORE,
 )
 from padfix.generation.limits import CUT_BEFORE_US
-from padfix.generation.traits import Traits, traits_of
+from padfix.generation.traits import Traits, prompt_device, traits_of
 from padfix.layout.plan import LayoutPlan
 from padfix.releases import NEWEST_TESTED, OLDEST
 from padfix.strategies import choose
@@ -573,3 +573,12 @@ def test_a_peft_model_has_the_limits_of_the_model_beneath_it() -> None:
 def test_a_compiled_model_is_what_the_model_beneath_it_is() -> None:
     model = build("llama")
     assert traits_of(torch.compile(model, backend="eager")) == traits_of(model)
+
+
+def test_prompt_goes_where_the_model_is_or_where_accelerates_hooks_fetch_it() -> None:
+    model = build("llama")
+    assert prompt_device(model) == torch.device("cpu")
+    model.to("meta")
+    assert prompt_device(model) == torch.device("meta")  # a model without weights
+    model.model.layers[0]._hf_hook = object()
+    assert prompt_device(model) == torch.device("cpu")
