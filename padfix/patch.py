@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -288,6 +287,8 @@ def _transformers_version(module: ModuleType) -> str:
     seen = getattr(package, "__version__", None)
     if isinstance(seen, str):
         return seen
+    from importlib.metadata import PackageNotFoundError, version  # takes longer than padfix itself
+
     try:
         return version("transformers")
     except PackageNotFoundError:
