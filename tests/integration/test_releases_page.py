@@ -16,6 +16,7 @@ from stock import endless
 from torch import Tensor
 from transformers import DynamicCache, GenerationConfig
 
+from padfix import loading
 from padfix.generation.exceptions import EXACT_BEFORE, EXACT_SINCE
 from padfix.releases import TESTED
 
@@ -104,6 +105,21 @@ def _penalty_of_rows() -> str:
     return "every row" if bool((beams[0][1, PROMPT] != beams[1][1, PROMPT]).any()) else "the first rows"
 
 
+def _beams_of_others() -> str:
+    model, tokenizer = loading.embedded()
+    prompts = ["reverse: a =", "abcdefghijkl", "reverse: abc"]  # of one length
+    flags: dict[str, Any] = {"num_beams": 2, "num_return_sequences": 2, "max_new_tokens": 12, "do_sample": False}
+
+    def scores(batch: list[str]) -> Tensor:
+        encoded = tokenizer(batch, return_tensors="pt")
+        output = model.generate(**encoded, **flags, output_scores=True, return_dict_in_generate=True)
+        found: Tensor = output.sequences_scores
+        return found
+
+    alone = torch.cat([scores([prompt]) for prompt in prompts])
+    return "no" if torch.allclose(scores(prompts), alone, atol=1e-4) else "yes"
+
+
 def _mask_beside_embeddings() -> str:
     model, batch = build("llama"), left_padded([PROMPT, PROMPT[:3]])
     embeds = embedded(model, batch)["inputs_embeds"]
@@ -157,6 +173,7 @@ MEASURES: Mapping[str, Callable[[], str]] = {
     "every generation config holds a `compile_config`": _compile_config,
     "`repetition_penalty` counts leading pads": _penalty_of_pads,
     "`encoder_repetition_penalty` with beams holds for": _penalty_of_rows,
+    "what the beams of a row find depends on the other rows, pads or none": _beams_of_others,
     "without a mask, ids beside embeddings: the mask comes from": _mask_beside_embeddings,
     "the cache, as an argument and in the output": _cache,
     "the rotary embedding in a configuration": _rotary,
