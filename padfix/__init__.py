@@ -21,6 +21,7 @@ from .errors import (
     UnsupportedCallError,
     UnsupportedVersionError,
 )
+from .notices import Stats, stats
 from .patch import activate_from_environment, install, is_installed, suppressed, uninstall
 from .registry import register_architecture, register_prompt_tensor
 from .settings import Settings, override
@@ -49,6 +50,7 @@ __all__ = [
     "RightPaddingError",
     "Settings",
     "SettingsError",
+    "Stats",
     "UnsupportedCallError",
     "UnsupportedVersionError",
     "__version__",
@@ -60,6 +62,7 @@ __all__ = [
     "register_architecture",
     "register_prompt_tensor",
     "show",
+    "stats",
     "suppressed",
     "uninstall",
     "verify",

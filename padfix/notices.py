@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from types import FrameType
 from typing import Any, Protocol
 
 from .errors import PadfixWarning
 
 __all__ = [
+    "Stats",
     "Watcher",
     "call_site",
     "counts",
     "forget",
     "info_once",
     "logger",
+    "ran",
+    "record_on_span",
+    "refused",
+    "stats",
     "tally",
     "tell",
     "warn",
@@ -101,14 +108,108 @@ def call_site() -> tuple[str, int]:
     return frame.f_code.co_filename, frame.f_lineno
 
 
-def tally(what: str) -> None:
-    """Adds one to a counter; safe under threads."""
+@dataclass(frozen=True)
+class Stats:
+    """What padfix has seen and done in this process, in all threads, since its start or `stats(reset=True)`.
+
+    Attributes:
+        calls: Calls of `generate` that came to padfix.
+        padded: Those with a pad somewhere in their prompts.
+        repaired: Those that transformers would have got wrong, and padfix has made right.
+        strategies: How many calls each strategy ran, packed ones that were right already among them.
+        pads: Cells of pads in the prompts of those calls.
+        columns: Columns that held pads in every row, and were dropped from them.
+        refused: Calls that were left as they are, or raised in strict mode, since nothing makes them right or the mode
+            is `warn`.
+        reasons: Why, with how many calls each: phrases that name arguments and classes, never a prompt.
+        warnings: Warnings given, those included that Python shows once a line.
+    """
+
+    calls: int
+    padded: int
+    repaired: int
+    strategies: Mapping[str, int]
+    pads: int
+    columns: int
+    refused: int
+    reasons: Mapping[str, int]
+    warnings: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as plain dicts and numbers, for JSON."""
+        return asdict(self)
+
+
+_STRATEGY, _REASON = "strategy ", "reason "
+# The reasons that are told apart, of a shape like any other: a server that runs for years meets many.
+MOST_REASONS = 100
+_SHAPE = re.compile(r"\([\d, ]+\)")
+
+
+def stats(*, reset: bool = False) -> Stats:
+    """What padfix has seen and done in this process so far; with `reset` it starts to count anew after that.
+
+    >>> stats(reset=True).refused >= 0
+    True
+    """
     with _lock:
-        _counts[what] += 1
+        counted = Counter(_counts)
+        if reset:
+            _counts.clear()
+
+    def named(start: str) -> dict[str, int]:
+        return {what.removeprefix(start): count for what, count in counted.items() if what.startswith(start)}
+
+    return Stats(
+        calls=counted["calls"],
+        padded=counted["padded"],
+        repaired=counted["repaired"],
+        strategies=named(_STRATEGY),
+        pads=counted["pads"],
+        columns=counted["columns"],
+        refused=counted["left_as_is"],
+        reasons=named(_REASON),
+        warnings=counted["warnings"],
+    )
+
+
+def ran(strategy: str, *, needed: bool, pads: int, columns: int) -> None:
+    """Counts a call that a strategy is about to run, and says so on the span that is recording, if one is."""
+    tally("repaired", int(needed))
+    tally(f"{_STRATEGY}{strategy}")
+    tally("pads", pads)
+    tally("columns", columns)
+    record_on_span({"padfix.strategy": strategy, "padfix.repaired": needed, "padfix.pads": pads})
+
+
+def refused(reasons: Iterable[str]) -> None:
+    """Counts a call that is left as it is, under each of its reasons."""
+    tally("left_as_is")
+    for reason in reasons:
+        name = _REASON + _SHAPE.sub("(...)", reason)
+        with _lock:
+            kept = sum(what.startswith(_REASON) for what in _counts) < MOST_REASONS or name in _counts
+        tally(name if kept else f"{_REASON}others")
+    record_on_span({"padfix.refused": True})
+
+
+def record_on_span(attributes: Mapping[str, str | int]) -> None:
+    """Sets attributes of the OpenTelemetry span that is recording; nothing where the program has not loaded it."""
+    trace = sys.modules.get("opentelemetry.trace")
+    span = None if trace is None else trace.get_current_span()
+    if span is not None and span.is_recording():
+        span.set_attributes(attributes)
+
+
+def tally(what: str, times: int = 1) -> None:
+    """Adds to a counter; safe under threads."""
+    if times:
+        with _lock:
+            _counts[what] += times
 
 
 def counts() -> dict[str, int]:
-    """What has been counted in this process so far: `calls`, `padded`, `repaired`, `left_as_is`, `warnings`."""
+    """Every counter of this process as it stands; `stats` has the same by name."""
     with _lock:
         return dict(_counts)
 

@@ -26,7 +26,7 @@ from .generation.traits import Traits, traits_of
 from .layout.detect import Padding
 from .layout.plan import LayoutPlan
 from .settings import Settings, override
-from .strategies import ONE_CALL, STRATEGIES, Strategy, choose, is_right_already, packs_too
+from .strategies import ONE_CALL, STRATEGIES, Strategy, choose, is_right_already, name_of, packs_too
 from .strategies.encoder import encoder_aware
 from .strategies.job import Job
 from .strategies.left_pad import changes_nothing
@@ -80,9 +80,8 @@ def run(
         if repair is None or repair.strategy is None:
             output = original(model, *args, **kwargs)
         else:
-            if repair.needed:
-                notices.tally("repaired")
-            call = repair.job.call
+            call, plan, name = repair.job.call, repair.job.plan, name_of(repair.strategy)
+            notices.ran(name, needed=repair.needed, pads=plan.pads, columns=plan.trim)
             with hooks_in_place():
                 output = repair.strategy(repair.job, original)
     remember(output, call, found.padding.real, found.past)
@@ -279,7 +278,7 @@ def _raise_if_misplaced(where: wording.Where, padding: Padding) -> None:
 
 def _leave(seen: str, obstacles: tuple[str, ...], settings: Settings, *, remedy: str = wording.TAKE_OUT) -> None:
     """Says why a call stays as it is, or raises it in strict mode."""
-    notices.tally("left_as_is")
+    notices.refused(obstacles)
     why = f"padfix cannot make this call right: {'; '.join(obstacles)}." if obstacles else ""
     message = f"{seen} {why}".strip()
     if settings.mode == "strict":

@@ -67,6 +67,11 @@ class LayoutPlan:
         return self.in_place and self.trim == 0
 
     @property
+    def pads(self) -> int:
+        """The number of cells of pads in the caller's layout."""
+        return len(self.lengths) * self.caller_width - sum(self.lengths)
+
+    @property
     def pads_remain(self) -> bool:
         """Whether the model still sees a pad in some row that has a real token."""
         return any(0 < length < self.model_width for length in self.lengths)

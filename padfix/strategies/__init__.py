@@ -21,7 +21,7 @@ from ..layout.plan import LayoutPlan
 from . import equal_length, left_pad, packed_prefill
 from .job import Job
 
-__all__ = ["ONE_CALL", "STRATEGIES", "Strategy", "choose", "is_right_already", "packs_too"]
+__all__ = ["ONE_CALL", "STRATEGIES", "Strategy", "choose", "is_right_already", "name_of", "packs_too"]
 
 Strategy = Callable[[Job, Callable[..., Any]], Any]
 
@@ -32,6 +32,11 @@ STRATEGIES: Mapping[str, Strategy] = {
 }
 # Those in which all rows decode together, left-padded.
 ONE_CALL = (left_pad.run, packed_prefill.run)
+
+
+def name_of(strategy: Strategy) -> str:
+    """The name of a strategy in the table."""
+    return next(name for name, one in STRATEGIES.items() if one is strategy)
 
 
 def choose(

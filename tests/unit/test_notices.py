@@ -10,10 +10,12 @@ import types
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import padfix
 from padfix import PadfixWarning, notices
 
 LIBRARIES = ["padfix.pipeline", "transformers.generation.utils", "peft.peft_model", "torch.utils._contextlib", "wrapt"]
@@ -224,3 +226,60 @@ def test_where_logging_is_set_up_nothing_is_printed_twice(capsys: pytest.Capture
     assert logging.getLogger().handlers  # pytest's own
     notices.logger.error("something happened")
     assert capsys.readouterr().err == ""
+
+
+# What has been done
+
+
+def test_stats_name_what_was_counted_and_start_anew() -> None:
+    assert notices.stats() == notices.Stats(0, 0, 0, {}, 0, 0, 0, {}, 0)
+    notices.tally("calls", 3)
+    notices.ran("left_pad", needed=True, pads=7, columns=2)
+    notices.ran("left_pad", needed=False, pads=1, columns=0)
+    notices.ran("packed_prefill", needed=True, pads=4, columns=0)
+    notices.refused(["a= of shape (4, 12)", "b="])
+    notices.refused(["a= of shape (5, 9)"])
+    expected = {
+        "calls": 3,
+        "padded": 0,
+        "repaired": 2,
+        "strategies": {"left_pad": 2, "packed_prefill": 1},
+        "pads": 12,
+        "columns": 2,
+        "refused": 2,
+        "reasons": {"a= of shape (...)": 2, "b=": 1},
+        "warnings": 0,
+    }
+    assert padfix.stats(reset=True).as_dict() == expected
+    assert padfix.stats().calls == 0
+
+
+def test_reasons_are_not_kept_without_end() -> None:
+    for number in range(2 * notices.MOST_REASONS):
+        notices.refused([f"reason {number}"])
+    reasons = padfix.stats().reasons
+    assert len(reasons) == notices.MOST_REASONS + 1
+    assert reasons["others"] == notices.MOST_REASONS
+    notices.refused(["reason 3"])
+    assert padfix.stats().reasons["reason 3"] == 2
+
+
+class Span:
+    def __init__(self, *, recording: bool) -> None:
+        self.recording, self.attributes = recording, dict[str, Any]()
+
+    def is_recording(self) -> bool:
+        return self.recording
+
+    def set_attributes(self, attributes: dict[str, Any]) -> None:
+        self.attributes |= attributes
+
+
+@pytest.mark.parametrize("recording", [True, False])
+def test_span_that_is_recording_gets_attributes(recording: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    span = Span(recording=recording)
+    monkeypatch.setitem(sys.modules, "opentelemetry.trace", SimpleNamespace(get_current_span=lambda: span))
+    notices.ran("left_pad", needed=True, pads=7, columns=2)
+    notices.refused(["b="])
+    told = {"padfix.strategy": "left_pad", "padfix.repaired": True, "padfix.pads": 7, "padfix.refused": True}
+    assert span.attributes == (told if recording else {})

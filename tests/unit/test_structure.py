@@ -54,6 +54,7 @@ PARTS: dict[str, set[str]] = {
         "equivalence",
         "errors",
         "generation",
+        "notices",
         "once",
         "patch",
         "picture",
