@@ -1,24 +1,22 @@
 """What a decode step costs with processors that see no pads, as a ratio of the library's own step.
 
 32 rows, a vocabulary of 128,000, repetition penalty and no-repeat n-grams, a left-padded prompt of 256 columns and up
-to 64 new tokens. The two steps are timed in turn in one process; the median of the ratios of the pairs is printed, and
-its interval (95 %, by order statistics). No network::
+to 64 new tokens. The two steps are timed in turn in one process. No network::
 
-    OMP_NUM_THREADS=1 python benchmarks/decoding_cost.py [--pairs 60]
+    python benchmarks/decoding_cost.py [--quick]
 """
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 import torch
-import transformers
-from common import interval, seconds
+from common import Effort, Row, alone, in_turn, median
 from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessorList
 from transformers.generation.logits_process import NoRepeatNGramLogitsProcessor, RepetitionPenaltyLogitsProcessor
 
+from padfix.console import Step
 from padfix.generation.compat import repetition_penalty_skips_pads
 from padfix.generation.history import History
 from padfix.generation.processors import TWINS, Scene
@@ -37,11 +35,9 @@ def lists(mask: Tensor, prompt: Tensor) -> tuple[Any, Any]:
     return stock, LogitsProcessorList(TWINS[type(one)](one, scene) for one in stock)
 
 
-def main() -> None:
-    """Prints the ratio."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--pairs", type=int, default=60)
-    pairs = parser.parse_args().pairs
+def rows(effort: Effort, step: Step) -> list[Row]:
+    """One row."""
+    step(0, 1, "processors that see no pads")
     torch.manual_seed(0)
     lengths = torch.randint(16, WIDTH, (ROWS,))
     lengths[0] = WIDTH
@@ -49,20 +45,15 @@ def main() -> None:
     prompt = torch.randint(0, VOCABULARY, (ROWS, WIDTH)) * mask
     stock, twins = lists(mask, prompt)
     ratios = []
-    for pair in range(pairs + 3):
+    for pair in range(effort.pairs(60) + 3):
         ids = torch.cat((prompt, torch.randint(0, VOCABULARY, (ROWS, pair % NEW))), 1)
         scores = torch.randn(ROWS, VOCABULARY)
-        both = [lambda: twins(ids, scores.clone()), lambda: stock(ids, scores.clone())]  # noqa: B023
-        times = [seconds(step) for step in (both if pair % 2 else both[::-1])]
-        ours, theirs = times if pair % 2 else times[::-1]
-        ratios.append(ours / theirs)
-    ratios = sorted(ratios[3:])
-    low, high = interval(ratios)
-    print(
-        f"transformers {transformers.__version__}, torch {torch.__version__}, {torch.get_num_threads()} thread(s): "
-        f"{ratios[len(ratios) // 2]:.3f} times the library's step [{low:.3f}, {high:.3f}], {pairs} pairs"
-    )
+        both = {"ours": lambda: twins(ids, scores.clone()), "theirs": lambda: stock(ids, scores.clone())}  # noqa: B023
+        taken = in_turn(both if pair % 2 else dict(reversed(both.items())), 1, warm=0)
+        ratios.append(taken["ours"][0] / taken["theirs"][0])
+    what = f"processors of a decode step, {ROWS} rows, vocabulary {VOCABULARY:,}: time / the library's own"
+    return [Row(what, median(ratios[3:]))]
 
 
 if __name__ == "__main__":
-    main()
+    alone(__doc__, rows)

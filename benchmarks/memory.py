@@ -2,25 +2,29 @@
 
 Four prompts of 600 to 2,048 tokens, sixteen layers of hidden size 128, so that most of it is the cache (128 MiB: a
 second copy would show), float32, on the CPU. Each run is a process of its own, in which freed tensors go back to the
-system at once; what counts is the rise of its resident set above what it was before the call (Linux, VmHWM). Runs
-alternate; the median of each kind is compared. With and without the cache among what comes back. No network, about
-three minutes::
+system at once; it makes two calls, without the cache among what comes back and with it. What counts is the rise of
+the resident set above what it was before the call (Linux, VmHWM). Runs alternate; `--quick` takes prompts of a
+quarter of these lengths. No network::
 
-    OMP_NUM_THREADS=1 python benchmarks/memory.py [--runs 5]
+    python benchmarks/memory.py [--quick]
 """
 
 from __future__ import annotations
 
-import argparse
 import os
-import statistics
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from common import Effort, Row, alone, median
+
+from padfix.console import Step
+
 LENGTHS = (2048, 1500, 900, 600)
-KINDS = ("left", "padfix")
+KINDS = ("padfix", "left")
+AIM = 1.02
 
 
 def peak(*, reset: bool = False) -> int:
@@ -31,58 +35,47 @@ def peak(*, reset: bool = False) -> int:
     return int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
 
 
-def one_run(kind: str, returns_cache: bool) -> None:
-    """Prints by how many KiB the call raises the resident set."""
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
+def one_run(kind: str, lengths: Sequence[int]) -> None:
+    """Prints by how many KiB the call raises the resident set, without the cache among what comes back and with it."""
+    from llama import PAD, batch, llama, prompts
 
     import padfix
 
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=1000, hidden_size=128, intermediate_size=256, num_hidden_layers=16, num_attention_heads=4
-    )
-    model = LlamaForCausalLM(config).eval()
-    width = max(LENGTHS)
-    columns = torch.arange(width)
-    lengths = torch.tensor(LENGTHS)[:, None]
-    mask = (columns >= width - lengths if kind == "left" else columns < lengths).long()
-    batch: dict[str, Any] = {"input_ids": torch.randint(3, 1000, mask.shape), "attention_mask": mask}
-    arguments = {"max_new_tokens": 3, "do_sample": False, "pad_token_id": 0, "return_dict_in_generate": returns_cache}
-    call = model.generate if kind == "left" else lambda **named: padfix.generate(model, **named)
-    call(**{name: value[:, -8:] for name, value in batch.items()}, **arguments)  # what the first call loads
-    before = peak(reset=True)
-    call(**batch, **arguments)
-    print(peak() - before)
-
-
-def measured(kind: str, returns_cache: bool) -> int:
-    """What `one_run` prints in a process of its own."""
-    command = [sys.executable, __file__, "--one", kind, *(["--cache"] if returns_cache else [])]
-    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
-    return int(subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout.split()[-1])
-
-
-def main() -> None:
-    """Prints the ratios."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--runs", type=int, default=5, help="runs of each kind")
-    parser.add_argument("--one", choices=KINDS, help=argparse.SUPPRESS)
-    parser.add_argument("--cache", action="store_true", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.one:
-        one_run(asked.one, asked.cache)
-        return
+    model = llama(hidden=128, layers=16, heads=4)
+    given: dict[str, Any] = batch(prompts(lengths), "left" if kind == "left" else "right")
+    named = {"max_new_tokens": 3, "do_sample": False, "pad_token_id": PAD}
+    call = model.generate if kind == "left" else lambda **more: padfix.generate(model, **more)
+    call(**{name: value[:, -8:] for name, value in given.items()}, **named)  # what the first call loads
     for returns_cache in (False, True):
-        runs = [[measured(kind, returns_cache) for kind in KINDS] for _ in range(asked.runs)]
-        left, ours = (sorted(column) for column in zip(*runs, strict=True))
-        print(
-            f"{'with' if returns_cache else 'without'} the cache among what comes back: "
-            f"{statistics.median(ours) / statistics.median(left):.3f} times the hand-left-padded run "
-            f"({left[0] / 1024:.0f} to {left[-1] / 1024:.0f} MiB by hand, {ours[0] / 1024:.0f} to "
-            f"{ours[-1] / 1024:.0f} MiB with padfix, {asked.runs} runs each)"
-        )
+        before = peak(reset=True)
+        call(**given, **named, return_dict_in_generate=returns_cache)
+        print(peak() - before)
+
+
+def measured(kind: str, lengths: Sequence[int]) -> list[int]:
+    """What `one_run` prints in a process of its own."""
+    command = [sys.executable, __file__, "--one", kind, *map(str, lengths)]
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+    printed = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
+    return [int(line) for line in printed.split()[-2:]]
+
+
+def rows(effort: Effort, step: Step) -> list[Row]:
+    """The ratio without the cache among what comes back, and with it."""
+    lengths = [length // 4 for length in LENGTHS] if effort.quick else LENGTHS
+    pairs = effort.pairs(3, quick=1)
+    ratios: list[list[float]] = []
+    for pair in range(pairs):
+        step(pair, pairs, "a process each")
+        runs = {kind: measured(kind, lengths) for kind in KINDS[:: 1 if pair % 2 else -1]}
+        ratios.append([ours / theirs for ours, theirs in zip(*(runs[kind] for kind in KINDS), strict=True)])
+    what = f"4 prompts of up to {max(lengths):,} tokens, right-padded, {{}} the cache: peak memory / hand-left-padded"
+    by_case = zip(("without", "with"), zip(*ratios, strict=True), strict=True)
+    return [Row(what.format(case), median(found), AIM) for case, found in by_case]
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["--one"]:
+        one_run(sys.argv[2], [int(length) for length in sys.argv[3:]])
+    else:
+        alone(__doc__, rows)

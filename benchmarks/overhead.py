@@ -1,36 +1,37 @@
 """What padfix costs where there is nothing to repair: a call of one new token of a tiny Llama, as a ratio of stock's.
 
 Four prompts without a pad, with a mask and without one, and the same prompts left-padded with different lengths. The
-two calls are made in turn in one process, each timed in CPU time over a few calls; the median of the ratios of the
-pairs is printed, and its interval (95 %, by order statistics). Also counted, with the profiler: tensor operations and
-host syncs that the call makes on top. No network, about a minute::
+two calls are made in turn in one process, each timed in CPU time over a few calls. Also counted: the operators that
+reach a back end and the host syncs that the call makes on top. No network::
 
-    OMP_NUM_THREADS=1 python benchmarks/overhead.py [--pairs 60]
+    python benchmarks/overhead.py [--quick]
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-import transformers
-from common import ratio
-from torch.profiler import ProfilerActivity, profile
-from transformers import LlamaConfig, LlamaForCausalLM
+from common import Effort, Ratio, Row, alone, ratio
+from llama import PAD, llama
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import LlamaForCausalLM
 
-import padfix
+from padfix.console import Step
+from padfix.patch import installed
 
 # Calls that are timed together.
 CALLS = 4
+AIM, OPERATORS, SYNCS = 1.01, 3, 1
 
 
 def batches() -> Mapping[str, dict[str, Any]]:
     """The batches, by what they are."""
-    ids = torch.randint(3, 99, (4, 12))
+    ids = torch.randint(3, 99, (4, 12), generator=torch.Generator().manual_seed(1))
     mask = torch.ones_like(ids)
     left = mask.clone()
     for row, pads in enumerate((0, 3, 5, 8)):
@@ -42,38 +43,47 @@ def batches() -> Mapping[str, dict[str, Any]]:
     }
 
 
-def operations(call: Callable[[], object]) -> tuple[int, int]:
-    """The number of tensor operations of a call, and how many of them are host syncs."""
-    with profile(activities=[ProfilerActivity.CPU]) as found:
+class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts the operators that reach a back end."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.counted: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """What the operator gives."""
+        self.counted[function.overloadpacket._qualified_op_name] += 1
+        return function(*args, **(kwargs or {}))
+
+
+def operators(call: Callable[[], object]) -> Counter[str]:
+    """The operators of a call that reach a back end, and how often each does."""
+    mode = Operators()
+    with mode:
         call()
-    names = [event.name for event in found.events() if event.name.startswith("aten::")]
-    return len(names), sum(name == "aten::_local_scalar_dense" for name in names)
+    return mode.counted
 
 
-def main() -> None:
-    """Prints the ratios."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--pairs", type=int, default=60)
-    pairs = parser.parse_args().pairs
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=99, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4
-    )
-    model = LlamaForCausalLM(config).eval()
-    arguments = {"max_new_tokens": 1, "do_sample": False, "pad_token_id": 0}
-    print(f"transformers {transformers.__version__}, torch {torch.__version__}, {torch.get_num_threads()} thread(s)")
+def rows(effort: Effort, step: Step) -> list[Row]:
+    """For each batch the ratio, the operators on top, and the host syncs among them."""
+    model = llama(hidden=32, layers=2, heads=4, vocabulary=99)
     original = LlamaForCausalLM.generate
-    padfix.install("fix")
-    for name, batch in batches().items():
-        ours = functools.partial(model.generate, **batch, **arguments)
-        theirs = functools.partial(original, model, **batch, **arguments)
-        found = ratio(ours, theirs, pairs, clock=time.process_time, times=CALLS)
-        (more, more_syncs), (few, few_syncs) = operations(ours), operations(theirs)
-        print(
-            f"{name}: times stock's CPU time {found}, {more - few} tensor operations and {more_syncs - few_syncs} host "
-            "syncs more"
-        )
+    found = []
+    with installed("fix"):
+        for number, (name, batch) in enumerate(batches().items()):
+            step(number, len(batches()), name)
+            named = {**batch, "max_new_tokens": 1, "do_sample": False, "pad_token_id": PAD}
+            ours = functools.partial(model.generate, **named)
+            theirs = functools.partial(original, model, **named)
+            taken = ratio(ours, theirs, effort.pairs(60, quick=5), clock=time.process_time, times=CALLS)
+            more = operators(ours)
+            more.subtract(operators(theirs))
+            counts = sum(more.values()), more["aten::_local_scalar_dense"]
+            found.append(Row(f"{name}: CPU time of a call of one new token / stock", taken, AIM))
+            for what, count, aim in zip(("operators", "host syncs"), counts, (OPERATORS, SYNCS), strict=True):
+                found.append(Row(f"{name}: {what} on top of stock's", Ratio(count, count, count), aim))
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    alone(__doc__, rows)

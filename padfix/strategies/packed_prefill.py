@@ -20,7 +20,7 @@ from .job import Job
 __all__ = ["LARGEST_SHARE", "fewest_saved", "pays", "run"]
 
 # Packing pays where it leaves this share of the cells of the prefill or less, a cell being a token or a pad of a row,
-# and saves enough of them: benchmarks/packed_prefill.py.
+# and saves enough of them: benchmarks/ragged.py.
 LARGEST_SHARE = 0.6
 
 
