@@ -34,6 +34,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return markdown if name in PAGES.values() else relinked(markdown, f"docs/{name}", name)
 
 
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """A page of docs/zh says its language: browsers choose glyphs and hyphens by it."""
+    return output.replace('<html lang="en"', '<html lang="zh-CN"', 1) if page.file.src_uri.startswith("zh/") else output
+
+
 def relinked(text: str, source: str, page: str) -> str:
     """The text of the file `source`, with its links as they have to be on the site's page `page`.
 

@@ -125,7 +125,7 @@ def _run(parsed: argparse.Namespace) -> int:
     option = next((flag for flag in ("m", "c") if getattr(parsed, flag) is not None), None)
     program = parsed.program if option is None else [f"-{option}", *getattr(parsed, option)]
     if not program[option is not None :]:
-        parsed.parser.error("nothing to run: give a SCRIPT, or -m MODULE")
+        parsed.parser.error("nothing to run: give a SCRIPT, -m MODULE or -c CODE")
     return run(program, mode=parsed.mode, strategy=parsed.strategy)
 
 

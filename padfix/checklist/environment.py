@@ -84,7 +84,7 @@ def patch(subject: Subject) -> Iterator[Seen]:
         yield (
             "note",
             "padfix is not installed: generate is the library's.",
-            f"{first} padfix.install() or set PADFIX=fix.",
+            f"{first} padfix.install(), or set PADFIX=fix and import padfix; padfix run does both for a program.",
         )
     elif missing:
         there = ", ".join(f"{one.owner}.{one.name} ({_origin(_method(one.name))})" for one in missing)

@@ -56,7 +56,9 @@ def read(batch: Any, *, pad_token_id: int | None = None, eos_token_ids: Collecti
         PromptError: That is no batch, or it has no mask and there is no pad id to find its pads by.
     """
     if not isinstance(batch, Mapping):
-        mask = _matrix("The mask", batch)
+        mask = _matrix("The batch", batch)
+        if not _is_mask(mask):
+            raise PromptError(f"The batch is rows alone, and not of 0 and 1: that is no mask. {EXPECTED}")
         return _described(None, mask, from_mask(mask))
     if batch.get("input_ids") is None and batch.get("attention_mask") is None:
         named = ", ".join(map(repr, list(batch)[:8])) or "nothing"
@@ -70,6 +72,11 @@ def read(batch: Any, *, pad_token_id: int | None = None, eos_token_ids: Collecti
             raise PromptError(
                 f"input_ids has shape {tuple(ids.shape)} and attention_mask {tuple(mask.shape)}: they have to be "
                 "equal. Where the mask counts cached columns as well, draw the mask alone."
+            )
+        if not _is_mask(mask):
+            raise PromptError(
+                "attention_mask holds values other than 0 and 1: in a call padfix would name it and leave it as it is. "
+                "Pass 1 for tokens and 0 for pads."
             )
         return _described(ids, mask, from_mask(mask))
     assert ids is not None
@@ -108,6 +115,10 @@ def _described(ids: Tensor | None, mask: Tensor, padding: Padding | None) -> Bat
     return Batch(mask != 0 if padding is None else padding.real, ids, padding)
 
 
+def _is_mask(matrix: Tensor) -> bool:
+    return bool(((matrix == 0) | (matrix == 1)).all())
+
+
 def _matrix(name: str, value: Any) -> Tensor:
     """A value as a tensor of shape (batch, width) on the CPU; one row alone is a batch of one."""
     matrix = value.detach().cpu() if isinstance(value, Tensor) else _from_rows(name, value)
@@ -122,7 +133,9 @@ def _matrix(name: str, value: Any) -> Tensor:
 def _from_rows(name: str, value: Any) -> Tensor:
     rows = value.tolist() if hasattr(value, "tolist") else value
     if not isinstance(rows, Sequence) or isinstance(rows, (str, bytes)):
-        raise PromptError(f"{name} is a {type(value).__name__}. {EXPECTED}")
+        raise PromptError(f"{name} is of type {type(value).__name__}. {EXPECTED}")
+    if not rows:
+        raise PromptError(f"{name} has no rows: there is nothing to draw. {EXPECTED}")
     rows = [row.tolist() if hasattr(row, "tolist") else row for row in rows]
     widths = [len(row) if isinstance(row, Sequence) and not isinstance(row, (str, bytes)) else -1 for row in rows]
     odd = next((at for at, width in enumerate(widths) if width != widths[0]), None)
@@ -132,4 +145,4 @@ def _from_rows(name: str, value: Any) -> Tensor:
     try:
         return torch.tensor(rows)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-        raise PromptError(f"{name} holds what is no number of 64 bits ({error}). {EXPECTED}") from error
+        raise PromptError(f"{name} holds something else than numbers of 64 bits. {EXPECTED}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -56,13 +57,15 @@ def main(
     batch: Any = read_file(Path(given[0])) if is_file else None
     named = None if is_file and tokenizer_name is None else tokenizer_name or str(EMBEDDED)
     words = None if named is None else tokenizer(named, trust_remote_code=trust_remote_code)
-    if batch is None:
+    if not is_file:
         asked: Sequence[Prompt] = read(prompts) if prompts is not None else list(given) or embedded_prompts()
         batch = of_prompts(words, list(asked), side)
     picture = show(batch, words, pad_token_id=pad_token_id, eos_token_id=eos_token_id, max_rows=max_rows)
     if svg is not None:
         _write(picture, svg)
     screen.print(picture)
+    if svg is not None:
+        print(f"Written to {svg}.", file=sys.stderr)
     return 0
 
 

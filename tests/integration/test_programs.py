@@ -300,7 +300,7 @@ def test_nothing_to_run_is_a_mistake_in_the_command(arguments: tuple[str, ...], 
     status, out, err = ended(folder, COMMAND, *arguments)
     assert (status, out) == (2, "")
     assert err.startswith("usage: padfix run ")
-    assert "nothing to run: give a SCRIPT, or -m MODULE" in err
+    assert "nothing to run: give a SCRIPT, -m MODULE or -c CODE" in err
 
 
 @pytest.mark.parametrize(

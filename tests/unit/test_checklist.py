@@ -304,7 +304,9 @@ def test_rows_that_run_apart_are_noted_and_a_hook_that_forbids_it_is_a_problem()
 def test_patch_that_is_not_there() -> None:
     seen = finding("patch")
     assert (seen.level, seen.seen) == ("note", "padfix is not installed: generate is the library's.")
-    assert seen.remedy == "Call padfix.install() or set PADFIX=fix."
+    assert (
+        seen.remedy == "Call padfix.install(), or set PADFIX=fix and import padfix; padfix run does both for a program."
+    )
 
 
 def test_patch_that_is_there(installed: None) -> None:

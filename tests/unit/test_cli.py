@@ -89,8 +89,8 @@ def test_help_of_a_command_names_its_options_and_status(command: str, options: t
         (("doctor", "--prompts", "x"), "unrecognized arguments"),
         (("show", "--rows", "0"), "'0' is not a whole number from 1 on"),
         (("show", "--padding-side", "both"), "invalid choice: 'both'"),
-        (("run",), "nothing to run: give a SCRIPT, or -m MODULE"),
-        (("run", "-m"), "nothing to run: give a SCRIPT, or -m MODULE"),
+        (("run",), "nothing to run: give a SCRIPT, -m MODULE or -c CODE"),
+        (("run", "-m"), "nothing to run: give a SCRIPT, -m MODULE or -c CODE"),
         (("run", "--loud", "script.py"), "unrecognized arguments: --loud"),
     ],
 )

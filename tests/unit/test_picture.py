@@ -167,7 +167,7 @@ def test_embedded_prompts_keep_their_text_in_both_layouts() -> None:
         {"attention_mask": [[1, 1], [1, 0]]},
         {"input_ids": [[5, 6], [7, 0]]},
         torch.tensor([[1, 1], [1, 0]], dtype=torch.bool),
-        [[9, 9], [9, 0]],
+        [[1, 1], [1, 0]],
     ],
 )
 def test_batch_of_any_kind_is_read(batch: Any) -> None:
@@ -212,19 +212,22 @@ def test_nothing_of_the_caller_is_changed() -> None:
         ({"input_ids": [[1, 2]], "attention_mask": [[1]]}, "input_ids has shape (1, 2) and attention_mask (1, 1)"),
         ({"input_ids": [[1.5]], "attention_mask": [[1]]}, "input_ids holds torch.float32, not whole numbers."),
         ({"input_ids": [[True]], "attention_mask": [[1]]}, "input_ids holds torch.bool, not whole numbers."),
-        ({"input_ids": [["a"]]}, "input_ids holds what is no number of 64 bits"),
-        ({"input_ids": [[None]]}, "input_ids holds what is no number of 64 bits"),
-        ({"input_ids": [[10**30]]}, "input_ids holds what is no number of 64 bits"),
-        ({"input_ids": "a text"}, "input_ids is a str."),
-        ({"input_ids": 5}, "input_ids is a int."),
+        ({"input_ids": [["a"]]}, "input_ids holds something else than numbers of 64 bits"),
+        ({"input_ids": [[None]]}, "input_ids holds something else than numbers of 64 bits"),
+        ({"input_ids": [[10**30]]}, "input_ids holds something else than numbers of 64 bits"),
+        ({"input_ids": "a text"}, "input_ids is of type str."),
+        ({"input_ids": 5}, "input_ids is of type int."),
         ({"input_ids": [[1]]}, "The batch has no attention_mask, and without a pad id nothing tells its pads."),
-        ([[1], [1, 0]], "Row 1 of the mask has 2 columns and row 0 has 1 columns."),
-        ([], "The mask has shape (1, 0): there is nothing to draw."),
-        ([[], []], "The mask has shape (2, 0): there is nothing to draw."),
-        (torch.ones(2, 1, 3, 3), "The mask has shape (2, 1, 3, 3) and holds torch.float32."),
+        ([[1], [1, 0]], "Row 1 of the batch has 2 columns and row 0 has 1 columns."),
+        ([], "The batch has no rows: there is nothing to draw."),
+        ([[5, 6, 0], [5, 6, 7]], "The batch is rows alone, and not of 0 and 1: that is no mask."),
+        ({"input_ids": [[7, 2]], "attention_mask": [[0, -10000]]}, "attention_mask holds values other than 0 and 1."),
+        ({"input_ids": []}, "input_ids has no rows: there is nothing to draw."),
+        ([[], []], "The batch has shape (2, 0): there is nothing to draw."),
+        (torch.ones(2, 1, 3, 3), "The batch has shape (2, 1, 3, 3) and holds torch.float32."),
         (torch.ones(2, 2, dtype=torch.complex64), "holds torch.complex64"),
-        (None, "The mask is a NoneType."),
-        ("text", "The mask is a str."),
+        (None, "The batch is of type NoneType."),
+        ("text", "The batch is of type str."),
         ({1: 2}, "The batch holds 1, and neither"),
     ],
 )
@@ -462,6 +465,12 @@ def test_mistake_is_one_line_and_status_2(arguments: tuple[str, ...], complaint:
     assert out == ""
     assert err.startswith(f"padfix: {complaint}")
     assert err.count("\n") == 1
+
+
+def test_file_that_holds_no_batch_is_one_line_and_status_2(capsys: Output, tmp_path: Path) -> None:
+    (tmp_path / "batch.json").write_text("null")
+    assert main(["show", str(tmp_path / "batch.json")]) == 2
+    assert capsys.readouterr().err.startswith("padfix: The batch is of type NoneType.")
 
 
 @pytest.mark.parametrize("text", ["", "{", "\xff", "[" * 100_000])
