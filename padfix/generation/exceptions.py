@@ -19,6 +19,7 @@ __all__ = [
     "ONE_TOKEN_GOES_ON",
     "PACKABLE",
     "POSITION_TABLES",
+    "SLIDING",
     "WINDOW_COUNTS_PADS_BEFORE",
     "stands_in",
 ]
@@ -125,7 +126,10 @@ EXACT_BEFORE: Mapping[str, tuple[int, int]] = {
 }
 
 # Classes whose sliding window counts pads once it is full, up to a release.
-WINDOW_COUNTS_PADS_BEFORE: Mapping[str, tuple[int, int]] = {"Gemma2ForCausalLM": (4, 47)}
+WINDOW_COUNTS_PADS_BEFORE: Mapping[str, tuple[int, int]] = {
+    "Gemma2ForCausalLM": (4, 47),
+    "Qwen2MoeForCausalLM": (5, 0),  # with use_sliding_window, in 4.57
+}
 
 # Classes whose prompts can share a row, measured on tokens and logits, and the first of the measured releases in which
 # they can. A class that is not here is never packed.
@@ -199,6 +203,31 @@ PACKABLE: Mapping[str, tuple[int, int]] = {
     "PhimoeForCausalLM": (5, 0),
     "Ministral3ForCausalLM": (5, 24),
 }
+
+# Those of them whose sliding windows a mask can make, measured with windows narrower than the prompts. Other classes
+# leave a window that stands in their configuration alone, or were not measured with one.
+SLIDING = frozenset(
+    {
+        "AfmoeForCausalLM",
+        "Cohere2ForCausalLM",
+        "CwmForCausalLM",
+        "Dots1ForCausalLM",
+        "Exaone4ForCausalLM",
+        "Gemma2ForCausalLM",
+        "Gemma3ForCausalLM",
+        "GptOssForCausalLM",
+        "Ministral3ForCausalLM",
+        "MinistralForCausalLM",
+        "MistralForCausalLM",
+        "MixtralForCausalLM",
+        "Olmo3ForCausalLM",
+        "Phi3ForCausalLM",
+        "PhimoeForCausalLM",
+        "SmolLM3ForCausalLM",
+        "Starcoder2ForCausalLM",
+        "VaultGemmaForCausalLM",
+    }
+)
 
 # The last names of tables of learned or computed positions.
 POSITION_TABLES = (

@@ -23,7 +23,7 @@ from .compat import (
     wants_fixed_shapes,
 )
 from .configs import text_config, windows
-from .exceptions import PACKABLE
+from .exceptions import PACKABLE, SLIDING, stands_in
 from .own import runs_as_written
 from .traits import Traits, prompt_device
 
@@ -96,7 +96,7 @@ FIELDS = frozenset(
 )
 
 # The kinds of layers whose masks padfix can make, as configurations name them.
-FULL, SLIDING = "full_attention", "sliding_attention"
+FULL, SLIDES = "full_attention", "sliding_attention"
 
 # What says nothing in other fields, beside the default.
 NEUTRAL = {"num_beam_groups": 1, "guidance_scale": 1}
@@ -117,22 +117,23 @@ def packing_bound(
     if 0 in plan.lengths:
         yield "a row has no real token"
     if windows_by_kind(call.model, plan.model_width) is None:
-        yield f"{traits.name} (which of its layers have a window is not known)"
+        yield f"{traits.name} (it is not known what its layers make of the window in its configuration)"
 
 
 def windows_by_kind(model: Any, width: int) -> dict[str, int | None] | None:
     """For each kind of layer how many columns a token sees, itself included; None for all, or as many as there are.
 
-    None in place of that where no mask can tell the layers so.
+    None in place of that where it is not known what the layers make of a window in the configuration.
     """
     sizes, config = {size for size in windows(model) if size < width}, text_config(model.config)
     if not sizes:
         return {FULL: None}
-    kinds = set(getattr(config, "layer_types", None) or (SLIDING,))
-    window = getattr(config, "sliding_window", None)
-    if sizes != {window} or not kinds <= {FULL, SLIDING} or (len(kinds) > 1 and not takes_masks_by_kind(model)):
+    window, kinds = getattr(config, "sliding_window", None), set(getattr(config, "layer_types", None) or (SLIDES,))
+    by_kind = takes_masks_by_kind(model)  # else every layer has the one window, whatever its kind
+    known = stands_in(SLIDING, model) and sizes == {window} and window != 1
+    if not known or not kinds <= ({FULL, SLIDES} if by_kind else {SLIDES}):
         return None
-    return {kind: window if kind == SLIDING else None for kind in kinds}
+    return {kind: window if kind == SLIDES else None for kind in kinds}
 
 
 def _by_call(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:

@@ -76,7 +76,8 @@ def _is_quiet(call: GenerateCall, size: int) -> bool:
     """Whether no field of the configs that the call could run with looks at pads, and the pad id has an embedding."""
     model, passed = call.model, call.get("generation_config")
     own = model.generation_config
-    if type(model)._prepare_generation_config is not GenerationMixin._prepare_generation_config:
+    prepare = "_prepare_generation_config"
+    if prepare in vars(model) or getattr(type(model), prepare) is not getattr(GenerationMixin, prepare):
         return False
     if passed is None and configs_can_ask() and own._from_model_config:
         return False

@@ -7,6 +7,7 @@ import inspect
 import math
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -108,11 +109,16 @@ def traits_of(model: Any) -> Traits:
 def _remembered(model: Any) -> Traits:
     """What was read from a model, until its class, its forward or its configuration is another."""
     config, forward, seen = vars(model.config), getattr(model.forward, "__func__", None), _seen.get(model)
-    if seen is None or seen.model_class is not type(model) or seen.forward is not forward or seen.config != config:
-        seen = _Seen(type(model), forward, copy.deepcopy(config), _read(model))
-        if forward is not None and text_config(model.config) is model.config:  # else there is more to compare
-            _seen[model] = seen
-    return seen.traits
+    known = is_known(type(model))
+    if seen is not None and seen.model_class is type(model) and seen.forward is forward and seen.traits.known == known:
+        with suppress(Exception):  # what somebody has put into a configuration may not be comparable
+            if seen.config == config:
+                return seen.traits
+    traits = _read(model)
+    if forward is not None and text_config(model.config) is model.config:  # else there is more to compare
+        with suppress(Exception):  # or may not be copied
+            _seen[model] = _Seen(type(model), forward, copy.deepcopy(config), traits)
+    return traits
 
 
 def _read(model: Any) -> Traits:

@@ -127,6 +127,24 @@ def test_windows_narrower_than_the_prompts(name: str, side: str) -> None:
     assert len(packed) == 1
 
 
+WINDOW_THAT_NOBODY_READS: Mapping[str, Any] = {
+    "a class without windows": ("llama", {}),
+    "layers that slide whatever their kind": ("mistral", {"layer_types": ["full_attention"] * 2}),
+}
+
+
+@pytest.mark.filterwarnings("ignore:the field .* of this output is None")
+@pytest.mark.parametrize("why", WINDOW_THAT_NOBODY_READS)
+def test_window_that_the_layers_do_not_take_as_it_is_said(why: str) -> None:
+    name, config = WINDOW_THAT_NOBODY_READS[why]
+    model = build(name, sliding_window=8)
+    vars(model.config).update(config)
+    with pytest.raises(SettingsError, match="what its layers make of the window"):
+        model.generate(**right_padded(MANY), **GREEDY)
+    padfix.install("fix", strategy="auto")
+    check(model, left_padded(MANY), MANY)
+
+
 def test_two_tokens_a_row() -> None:
     rows = [[5, 6], [7], [8, 9]]
     check(build("llama"), right_padded(rows), rows)
@@ -426,7 +444,7 @@ NOT_PACKABLE: Mapping[str, tuple[Callable[[], Any], dict[str, Any], str]] = {
     "not causal": (functools.partial(build, "llama", is_causal=False), {}, "its tokens see those that follow"),
     "training": (training, {}, "the model is in training mode"),
     "ALiBi": (functools.partial(build, "bloom"), {}, "it was not measured to be exact when prompts share a row"),
-    "a window": (functools.partial(build, "gpt_neo"), {}, "which of its layers have a window is not known"),
+    "a window": (functools.partial(build, "gpt_neo"), {}, "what its layers make of the window in its configuration"),
     "an unknown class": (of_somebody, {}, "it was not measured to be exact when prompts share a row"),
 }
 

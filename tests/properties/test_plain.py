@@ -141,3 +141,14 @@ def test_tensors_that_have_to_be_looked_at_are_not_plain(changes: dict[str, Any]
 def test_a_flag_of_the_models_own_config_counts_beside_one_that_is_passed() -> None:
     with own_config(model("llama"), {"no_repeat_ngram_size": 3}):
         assert not plain(generation_config=GenerationConfig(max_new_tokens=3))
+
+
+def test_a_method_of_the_instance_that_makes_its_configs_is_not_plain() -> None:
+    runs = model("llama")
+    with own_config(runs, {}):
+        assert plain()
+        runs._prepare_generation_config = runs._prepare_generation_config
+        try:
+            assert not plain()
+        finally:
+            del runs._prepare_generation_config

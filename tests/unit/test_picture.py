@@ -221,7 +221,7 @@ def test_nothing_of_the_caller_is_changed() -> None:
         ([[1], [1, 0]], "Row 1 of the batch has 2 columns and row 0 has 1 columns."),
         ([], "The batch has no rows: there is nothing to draw."),
         ([[5, 6, 0], [5, 6, 7]], "The batch is rows alone, and not of 0 and 1: that is no mask."),
-        ({"input_ids": [[7, 2]], "attention_mask": [[0, -10000]]}, "attention_mask holds values other than 0 and 1."),
+        ({"input_ids": [[7, 2]], "attention_mask": [[0, -10000]]}, "attention_mask holds values other than 0 and 1:"),
         ({"input_ids": []}, "input_ids has no rows: there is nothing to draw."),
         ([[], []], "The batch has shape (2, 0): there is nothing to draw."),
         (torch.ones(2, 1, 3, 3), "The batch has shape (2, 1, 3, 3) and holds torch.float32."),

@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import math
 import re
+import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -582,3 +583,34 @@ def test_prompt_goes_where_the_model_is_or_where_accelerates_hooks_fetch_it() ->
     assert prompt_device(model) == torch.device("meta")  # a model without weights
     model.model.layers[0]._hf_hook = object()
     assert prompt_device(model) == torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    "value", [torch.tensor([1.0, 2.0]), {"a": torch.ones(2)}, threading.Lock(), (one for one in "ab")], ids=repr
+)
+def test_configuration_may_hold_anything(value: Any) -> None:
+    model = build("llama")
+    first = traits_of(model)
+    model.config.held = value
+    try:
+        assert traits_of(model) == traits_of(model) == first
+    finally:
+        del model.config.held
+
+
+def test_class_that_is_changed_after_a_first_look_is_seen() -> None:
+    class Derived(LlamaForCausalLM):
+        pass
+
+    model = Derived(build("llama").config)
+    assert traits_of(model).known
+    setattr(Derived, "prepare_inputs_for_generation", lambda self, *args, **kwargs: {})  # noqa: B010
+    assert not traits_of(model).known
+
+
+def test_configuration_that_is_changed_in_place_is_read_anew() -> None:
+    model = build("llama")
+    setattr(model.config, ROPE_FIELD, {"rope_type": "default", "rope_theta": 10000.0})
+    assert traits_of(model).exact_up_to == math.inf
+    getattr(model.config, ROPE_FIELD).update(rope_type="dynamic", factor=2.0)
+    assert traits_of(model).exact_up_to < math.inf
