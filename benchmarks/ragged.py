@@ -52,7 +52,7 @@ def of_shape(model: Any, shape: str, lengths: Sequence[int], pairs: int) -> Row:
     """What padfix takes by itself, against its own left padding."""
     given, (rows, width) = batch(prompts(lengths), "left"), (len(lengths), max(lengths))
     found = ratio(call(model, given, 1, "auto"), call(model, given, 1, "left_pad"), pairs)
-    packs = pays(lengths, width, 1, least=fewest_saved("cpu"))
+    packs = pays(lengths, width, 1, least=fewest_saved("cpu", model.config.hidden_size))
     at = {"rows": rows, "width": width, "shape": shape, "packs": packs, "real": sum(lengths) / (rows * width)}
     how = "packed" if packs else "left-padded"
     return Row(f"{rows} x {width}, {shape} ({how}): time / padfix's left padding", found, SWEEP_AIM, at=at)

@@ -7,7 +7,7 @@ from typing import Any
 
 from .compat import positions_advance
 
-__all__ = ["config_limits", "text_config", "windows"]
+__all__ = ["config_limits", "hidden_size", "text_config", "windows"]
 
 # GPT-Neo has `window_size`, ModernBERT's decoder `local_attention`, RecurrentGemma `attention_window_size`.
 WINDOWS = (
@@ -31,6 +31,12 @@ def windows(model: Any) -> frozenset[int]:
     config = text_config(model.config)
     sizes = (getattr(config, name, None) for name in WINDOWS)
     return frozenset(size for size in sizes if isinstance(size, int) and size > 0)
+
+
+def hidden_size(model: Any) -> int:
+    """The hidden size of the text model; 0 where its configuration names none."""
+    size = getattr(text_config(model.config), "hidden_size", None)
+    return size if isinstance(size, int) else 0
 
 
 def config_limits(config: Any) -> Iterator[tuple[float, str]]:

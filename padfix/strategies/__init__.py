@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers import GenerationConfig
 
 from ..generation.call import GenerateCall
+from ..generation.configs import hidden_size
 from ..generation.packable import copies_of, packing_bound
 from ..generation.plain import is_plain
 from ..generation.traits import Traits
@@ -75,7 +76,7 @@ def packs_too(
     if asked == "left_pad" or not plan.pads_remain or max(plan.lengths) < 2:
         return "left_pad", ""
     if asked == "auto":
-        least = packed_prefill.fewest_saved(call.model.device.type)
+        least = packed_prefill.fewest_saved(call.model.device.type, hidden_size(call.model))
         if not packed_prefill.pays(plan.lengths, plan.model_width, copies_of(config), least=least):
             return "left_pad", ""
     reason = next(packing_bound(call, config, plan, traits, new_tokens), "")
@@ -91,9 +92,9 @@ def is_right_already(asked: str, call: GenerateCall, padding: Padding) -> bool:
     """
     if asked not in ("auto", "left_pad") or not is_plain(call):
         return False
-    least = packed_prefill.fewest_saved(padding.real.device.type)
-    if asked == "left_pad" or call.batch * call.width <= least:
+    if asked == "left_pad" or call.batch * call.width <= packed_prefill.FEWEST:
         return True
+    least = packed_prefill.fewest_saved(padding.real.device.type, hidden_size(call.model))
     return not packed_prefill.pays(padding.real.sum(1).tolist(), call.width, 1, least=least)
 
 

@@ -17,20 +17,27 @@ from ..layout.packing import Packing
 from . import left_pad
 from .job import Job
 
-__all__ = ["LARGEST_SHARE", "fewest_saved", "pays", "run"]
+__all__ = ["FEWEST", "LARGEST_SHARE", "fewest_saved", "pays", "run"]
 
 # Packing pays where it leaves this share of the cells of the prefill or less, a cell being a token or a pad of a row,
 # and saves enough of them: benchmarks/ragged.py.
 LARGEST_SHARE = 0.6
+FEWEST = 192  # for the models for which it takes the fewest
 
 
-def fewest_saved(device: str) -> int:
-    """The number of cells that packing has to save on a kind of device to outweigh its second forward.
+def fewest_saved(device: str, hidden: int) -> int:
+    """The number of cells that packing has to save to outweigh its second forward.
 
-    Measured on the CPU. On others a forward of few cells takes as long as one of many: there it is an estimate, far on
-    the safe side.
+    Measured on the CPU, where a cell of a small model costs little beside the forward itself. On other devices a
+    forward of few cells takes as long as one of many: there it is an estimate, far on the safe side.
+
+    Args:
+        device: The kind of device, as torch names it.
+        hidden: The hidden size of the model.
     """
-    return 768 if device == "cpu" else 16_384
+    if device != "cpu":
+        return 16_384
+    return FEWEST if hidden >= 256 else 768
 
 
 def pays(lengths: Sequence[int], width: int, copies: int, *, least: int) -> bool:

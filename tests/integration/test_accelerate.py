@@ -96,7 +96,7 @@ def test_without_padfix_they_are_wrong(kind: str, tmp_path: Path) -> None:
 def test_ragged_prompts_of_a_hooked_model_are_not_packed(
     kind: str, tmp_path: Path, taken: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packed_prefill, "fewest_saved", lambda device: 1)  # else only a large batch would pay
+    monkeypatch.setattr(packed_prefill, "fewest_saved", lambda *_: 1)  # else only a large batch would pay
     check(build("llama"), right_padded(RAGGED, pad=PAD), RAGGED, pad_token_id=PAD)
     model = HOOKS[kind](build("llama"), tmp_path)
     check(model, right_padded(RAGGED, pad=PAD), RAGGED, pad_token_id=PAD)

@@ -586,7 +586,9 @@ def test_prompt_goes_where_the_model_is_or_where_accelerates_hooks_fetch_it() ->
 
 
 @pytest.mark.parametrize(
-    "value", [torch.tensor([1.0, 2.0]), {"a": torch.ones(2)}, threading.Lock(), (one for one in "ab")], ids=repr
+    "value",
+    [torch.tensor([1.0, 2.0]), {"a": torch.ones(2)}, threading.Lock(), (one for one in "ab")],
+    ids=["tensor", "mapping", "lock", "generator"],
 )
 def test_configuration_may_hold_anything(value: Any) -> None:
     model = build("llama")
