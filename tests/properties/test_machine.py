@@ -56,7 +56,6 @@ from .machine import (
     stocks,
 )
 
-
 # What the counts of calls are, beside those by strategy and reason.
 COUNTED = ("calls", "padded", "repaired", "left_as_is", "warnings")
 
