@@ -25,7 +25,6 @@ __all__ = [
     "info_once",
     "logger",
     "ran",
-    "record_on_span",
     "refused",
     "stats",
     "tally",
@@ -179,21 +178,21 @@ def ran(strategy: str, *, needed: bool, pads: int, columns: int) -> None:
     tally(f"{_STRATEGY}{strategy}")
     tally("pads", pads)
     tally("columns", columns)
-    record_on_span({"padfix.strategy": strategy, "padfix.repaired": needed, "padfix.pads": pads})
+    _record_on_span({"padfix.strategy": strategy, "padfix.repaired": needed, "padfix.pads": pads})
 
 
 def refused(reasons: Iterable[str]) -> None:
     """Counts a call that is left as it is, under each of its reasons."""
-    tally("left_as_is")
-    for reason in reasons:
-        name = _REASON + _SHAPE.sub("(...)", reason)
-        with _lock:
-            kept = sum(what.startswith(_REASON) for what in _counts) < MOST_REASONS or name in _counts
-        tally(name if kept else f"{_REASON}others")
-    record_on_span({"padfix.refused": True})
+    with _lock:
+        _counts["left_as_is"] += 1
+        for reason in reasons:
+            name = _REASON + _SHAPE.sub("(...)", reason)
+            has_room = name in _counts or sum(what.startswith(_REASON) for what in _counts) < MOST_REASONS
+            _counts[name if has_room else f"{_REASON}others"] += 1
+    _record_on_span({"padfix.refused": True})
 
 
-def record_on_span(attributes: Mapping[str, str | int]) -> None:
+def _record_on_span(attributes: Mapping[str, str | int]) -> None:
     """Sets attributes of the OpenTelemetry span that is recording; nothing where the program has not loaded it."""
     trace = sys.modules.get("opentelemetry.trace")
     span = None if trace is None else trace.get_current_span()

@@ -57,10 +57,10 @@ def run(
     if getattr(model.config, "is_encoder_decoder", False) and settings.decoding == "pad_aware":
         original = encoder_aware(original, hooks_in_place, only_warn=settings.mode == "warn")
     call = bind(model, args, kwargs, compat.positional_parameters())
-    for watcher in notices.watchers() if call is not None else ():
-        watcher.called(call)
     if call is None:
         return original(model, *args, **kwargs)
+    for watcher in notices.watchers():
+        watcher.called(call)
     masked = masked_padding(call)
     is_right = masked is not None and is_right_already(settings.strategy, call, masked)
     found = None if is_right else detect(call, masked)
@@ -232,7 +232,7 @@ def attempt(call: GenerateCall, found: Found, traits: Traits, settings: Settings
     new_tokens = lengths.new_tokens(call, config)
     name, reason = choose(settings.strategy, traits, plan, new_tokens, past=found.past, negative_width=negative_width)
     if name in ("left_pad", "packed_prefill"):
-        name, reason = packs_too(settings.strategy, call, config, traits, plan, new_tokens)
+        name, reason = packs_too(settings.strategy, call, config, traits, plan)
     obstacles = [reason] if name is None else []
     if name == "equal_length":
         obstacles += limits.layout_bound(call, config, pads_remain=False, apart=True)

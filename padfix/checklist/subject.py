@@ -100,7 +100,7 @@ def _outlook(model: Any, settings: Settings) -> Outlook:
         if strategy is None or call is None or config is None:
             return reason
         if strategy in ("left_pad", "packed_prefill"):
-            packing = packing_bound(call, config, plan, traits, 1) if strategy == "packed_prefill" else ()
+            packing = packing_bound(call, config, plan, traits) if strategy == "packed_prefill" else ()
             return "; ".join((*packing, *layout_bound(call, config, pads_remain=True), *pad_bound(call, config)))
         return "; ".join((*layout_bound(call, config, pads_remain=False, apart=True), *group_bound(call, config, plan)))
 

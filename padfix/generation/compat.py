@@ -164,7 +164,7 @@ def growing_cache(model: Any) -> Any:
     """An empty cache such as `generate` makes for the model where none is asked for."""
     if "config" in inspect.signature(cache_utils.DynamicCache.__init__).parameters:  # from 4.56
         return cache_utils.DynamicCache(config=model.config.get_text_config(decoder=True))
-    return cache_utils.DynamicCache()
+    return whole_cache()
 
 
 def whole_cache() -> Any:

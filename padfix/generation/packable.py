@@ -108,9 +108,7 @@ def copies_of(config: GenerationConfig) -> int:
     return max([1, *(number for number in asked if isinstance(number, int))])  # transformers refuses anything else
 
 
-def packing_bound(
-    call: GenerateCall, config: GenerationConfig, plan: LayoutPlan, traits: Traits, new_tokens: int
-) -> Iterator[str]:
+def packing_bound(call: GenerateCall, config: GenerationConfig, plan: LayoutPlan, traits: Traits) -> Iterator[str]:
     """Why the prompts of a call cannot be packed, a phrase each; left padding is taken to be exact for it."""
     yield from _by_call(call, config)
     yield from _by_model(call, traits)

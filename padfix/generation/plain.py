@@ -1,4 +1,4 @@
-"""The commonest padded call: left-padded, with nothing that looks at pads, so that it is right as it is.
+"""The commonest padded call: left-padded, with nothing that looks at pads, so that an exact model gets it right.
 
 Resolving a generation config costs as much as everything else that has to be known of such a call. Here it is told by
 what can be read without.
@@ -6,7 +6,6 @@ what can be read without.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -19,9 +18,8 @@ from transformers.generation.utils import GenerationMixin
 from .call import GenerateCall
 from .compat import configs_can_ask, vocabulary_size
 from .limits import cut_before_us
-from .traits import traits_of
 
-__all__ = ["QUIET", "is_plain"]
+__all__ = ["QUIET", "have_embeddings", "is_plain"]
 
 # Fields of a generation config to which it makes no difference whether there are pads before the prompts.
 QUIET = frozenset(
@@ -51,7 +49,7 @@ QUIET = frozenset(
 
 
 def is_plain(call: GenerateCall) -> bool:
-    """Whether a batch is left-padded and transformers gets it right as it is; False says nothing.
+    """Whether a batch is left-padded and nothing in its call looks at pads; False says nothing.
 
     Such a call has to be looked at more closely. Three host syncs.
     """
@@ -63,13 +61,18 @@ def is_plain(call: GenerateCall) -> bool:
     if not QUIET.issuperset(call.arguments.keys() - {call.ids_name, call.mask_name, "generation_config"}):
         return False
     size = vocabulary_size(call.model)
-    if size is None or not _is_quiet(call, size) or not _is_exact(call):
+    if size is None or not _is_quiet(call, size) or cut_before_us(call.model) or not have_embeddings(ids, size):
         return False
-    low, high = map(int, ids.aminmax())
     # The first 1 of each row: of a left-padded one nothing but ones follow. A row of zeros has its first 0 there.
     first = mask.long().argmax(1, keepdim=True)
     is_left = (torch.arange(call.width, device=mask.device) >= first) == mask
-    return low >= 0 and high < size and bool(is_left.all())
+    return bool(is_left.all())
+
+
+def have_embeddings(ids: Tensor, size: int) -> bool:
+    """Whether an embedding of this size has a row for every id. Two host syncs."""
+    low, high = map(int, ids.aminmax())
+    return low >= 0 and high < size
 
 
 def _is_quiet(call: GenerateCall, size: int) -> bool:
@@ -108,11 +111,3 @@ def _equal(value: Any, default: Any) -> bool:
 @lru_cache(maxsize=1)
 def _defaults() -> Mapping[str, Any]:
     return vars(GenerationConfig())
-
-
-def _is_exact(call: GenerateCall) -> bool:
-    """Whether every left-padded row of the model gets what it gets alone, however wide."""
-    traits = traits_of(call.model)
-    masked = traits.masks_one_row or call.batch > 1
-    exact = traits.known and masked and traits.exact_up_to == math.inf and not traits.mixes_rows
-    return exact and not cut_before_us(call.model)

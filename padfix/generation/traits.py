@@ -114,14 +114,14 @@ def _remembered(model: Any) -> Traits:
         with suppress(Exception):  # what somebody has put into a configuration may not be comparable
             if seen.config == config:
                 return seen.traits
-    traits = _read(model)
+    traits = _read(model, known)
     if forward is not None and text_config(model.config) is model.config:  # else there is more to compare
         with suppress(Exception):  # or may not be copied
             _seen[model] = _Seen(type(model), forward, copy.deepcopy(config), traits)
     return traits
 
 
-def _read(model: Any) -> Traits:
+def _read(model: Any, known: bool) -> Traits:
     limit, reason = min(_limits(model), key=lambda rule: rule[0], default=(math.inf, ""))
     mixes_rows = stands_in(MIXES_ROWS, model)
     return Traits(
@@ -132,7 +132,7 @@ def _read(model: Any) -> Traits:
         mixes_rows=mixes_rows,
         one_at_a_time=mixes_rows or any(_is_early(one.__name__) for one in type(model).__mro__),
         masks_one_row=_masks_one_row(model),
-        known=is_known(type(model)),
+        known=known,
     )
 
 

@@ -65,9 +65,8 @@ class Packing:
     def mask(self, device: torch.device | None = None, *, window: int | None = None) -> Tensor:
         """Bool of shape (rows, 1, width, width): whether the cell of a query sees that of a key.
 
-        A token sees itself and what stands before it of its own prompt, or of that the last tokens, so many with it
-        as `window` says. The empty cells at the end of a row see one
-        another likewise, so that none of them sees nothing.
+        A token sees itself and what stands before it of its own prompt, or of that the last tokens, so many with it as
+        `window` says. The empty cells at the end of a row see one another likewise, so that none of them sees nothing.
         """
         prompts = torch.full((len(self.rows), self.width), -1)
         prompts = prompts.index_put((self._cells[:, 2], self._cells[:, 3]), self._cells[:, 0]).to(device)

@@ -6,6 +6,7 @@ what the caller sees.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ from ..generation.call import GenerateCall
 from ..generation.configs import hidden_size
 from ..generation.packable import copies_of, packing_bound
 from ..generation.plain import is_plain
-from ..generation.traits import Traits
+from ..generation.traits import Traits, traits_of
 from ..layout.detect import Padding
 from ..layout.plan import LayoutPlan
 from . import equal_length, left_pad, packed_prefill
@@ -70,7 +71,7 @@ def choose(
 
 
 def packs_too(
-    asked: str, call: GenerateCall, config: GenerationConfig, traits: Traits, plan: LayoutPlan, new_tokens: int
+    asked: str, call: GenerateCall, config: GenerationConfig, traits: Traits, plan: LayoutPlan
 ) -> tuple[str | None, str]:
     """As `choose`, for a batch that is exact left-padded: its prompts are packed where that is exact too, and pays."""
     if asked == "left_pad" or not plan.pads_remain or max(plan.lengths) < 2:
@@ -79,7 +80,7 @@ def packs_too(
         least = packed_prefill.fewest_saved(call.model.device.type, hidden_size(call.model))
         if not packed_prefill.pays(plan.lengths, plan.model_width, copies_of(config), least=least):
             return "left_pad", ""
-    reason = next(packing_bound(call, config, plan, traits, new_tokens), "")
+    reason = next(packing_bound(call, config, plan, traits), "")
     if reason and asked == "packed_prefill":
         return None, f"strategy 'packed_prefill' is not exact here: {reason}"
     return "left_pad" if reason else "packed_prefill", ""
@@ -92,13 +93,16 @@ def is_right_already(asked: str, call: GenerateCall, padding: Padding) -> bool:
     """
     if asked not in ("auto", "left_pad") or not is_plain(call):
         return False
+    traits = traits_of(call.model)
+    if not traits.known or _not_exact(traits, call.batch, 0, math.inf, 0):
+        return False
     if asked == "left_pad" or call.batch * call.width <= packed_prefill.FEWEST:
         return True
     least = packed_prefill.fewest_saved(padding.real.device.type, hidden_size(call.model))
     return not packed_prefill.pays(padding.real.sum(1).tolist(), call.width, 1, least=least)
 
 
-def _not_exact(traits: Traits, rows: int, new_tokens: int, padded_width: int, negative_width: int) -> str:
+def _not_exact(traits: Traits, rows: int, new_tokens: int, padded_width: float, negative_width: int) -> str:
     """Why left padding does not give each row what it gets alone; empty where it does.
 
     `padded_width` is 0 where the model sees no pad.

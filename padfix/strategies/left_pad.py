@@ -21,6 +21,7 @@ from ..generation.history import History
 from ..generation.lengths import reduced
 from ..generation.limits import misfits
 from ..generation.outputs import cache_fields, pads_after_end, rebuilt, sequences_to_caller
+from ..generation.plain import have_embeddings
 from ..generation.states import STATES, Columns, states_to_caller
 from ..generation.traits import needs_decoder_positions
 from ..layout.plan import LayoutPlan
@@ -285,4 +286,4 @@ def every_id_is_valid(call: GenerateCall, config: GenerationConfig) -> bool:
     ids, size = call.ids, vocabulary_size(call.model)
     if ids is None or size is None:
         return True
-    return config.pad_token_id in (None, valid_pad_id(call, config)) and bool(((ids >= 0) & (ids < size)).all())
+    return config.pad_token_id in (None, valid_pad_id(call, config)) and have_embeddings(ids, size)

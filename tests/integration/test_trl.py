@@ -29,6 +29,16 @@ pytestmark = [
 
 TWICE = [prompt for prompt in PROMPTS for _ in range(2)]
 
+# One short step on the CPU that leaves nothing behind, for the arguments of any trainer.
+ONE_STEP: dict[str, Any] = {
+    "max_completion_length": 12,
+    "max_steps": 1,
+    "bf16": False,
+    "use_cpu": True,
+    "save_strategy": "no",
+    "report_to": [],
+}
+
 
 @dataclass
 class Step:
@@ -63,13 +73,8 @@ def grpo(folder: Path, model: Any, tokenizer: Any, **settings: Any) -> Step:
         output_dir=str(folder),
         per_device_train_batch_size=len(TWICE),
         num_generations=2,
-        max_completion_length=12,
-        max_steps=1,
         learning_rate=1e-2,
-        bf16=False,
-        use_cpu=True,
-        save_strategy="no",
-        report_to=[],
+        **ONE_STEP,
         **settings,
     )
     trainer = trl.GRPOTrainer(
@@ -143,15 +148,10 @@ def a2po(folder: Path, side: str) -> tuple[Step, list[str]]:
     arguments = trainers.A2POConfig(
         output_dir=str(folder),
         per_device_train_batch_size=len(PROMPTS),
-        max_completion_length=12,
         num_value_samples=2,
         filter_all_incorrect=False,
-        max_steps=1,
         top_k=1,
-        bf16=False,
-        use_cpu=True,
-        save_strategy="no",
-        report_to=[],
+        **ONE_STEP,
     )
     dataset = datasets.Dataset.from_dict({"prompt": PROMPTS})
     trainer = trainers.A2POTrainer(

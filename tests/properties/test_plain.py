@@ -1,4 +1,4 @@
-"""What `is_plain` takes for right as it is, the whole check leaves as it is, without a word."""
+"""What `is_right_already` takes for right as it is, the whole check leaves as it is, without a word."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from padfix.generation.pads import detect, masked_padding
 from padfix.generation.plain import QUIET, is_plain
 from padfix.pipeline import decide
 from padfix.settings import Settings
+from padfix.strategies import is_right_already
 
 from .batches import model, own_config
 from .flags import FLAGS
@@ -78,7 +79,7 @@ def is_left_alone(runs: Any, arguments: dict[str, Any]) -> None:
     call = bind(runs, (), arguments)
     assert call is not None
     masked = masked_padding(call)
-    if masked is None or not is_plain(call):
+    if masked is None or not is_right_already("left_pad", call, masked):
         return
     found = detect(call, masked)
     assert found is not None
