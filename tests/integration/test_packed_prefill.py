@@ -310,6 +310,8 @@ def test_batch_that_gains_little_is_not(rows: list[list[int]], shapes: Shapes) -
         ((12, 5, 4, 1, 6, 3), 12, 1, False),  # too few to be worth it
         ((200, 150, 50), 200, 1, False),  # two rows of three
         ((1, 1), 900, 1, True),
+        ((1000,) * 5 + (333,) * 3, 1000, 1, True),  # six rows of eight
+        ((1000,) * 6 + (500,) * 2, 1000, 1, False),  # seven
     ],
 )
 def test_it_pays_by_lengths_alone(lengths: tuple[int, ...], width: int, copies: int, expected: bool) -> None:
