@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 from .errors import PadfixWarning
+from .forks import at_fork
 
 __all__ = [
     "Stats",
@@ -48,7 +49,8 @@ class _Unheard(logging.Handler):
 
 
 logger = logging.getLogger("padfix")
-logger.addHandler(_Unheard())
+if not any(type(one).__name__ == _Unheard.__name__ for one in logger.handlers):  # there is one after a reload
+    logger.addHandler(_Unheard())
 
 # Packages that stand between the caller's line and us: a warning points above them.
 PACKAGES_BETWEEN = frozenset(
@@ -59,6 +61,14 @@ _lock = threading.Lock()
 _seen: set[tuple[object, ...]] = set()
 _counts: Counter[str] = Counter()
 _watchers: tuple[Watcher, ...] = ()
+
+
+def _in_child() -> None:
+    global _lock
+    _lock = threading.Lock()  # a thread that is not there may hold the parent's
+
+
+at_fork(in_child=_in_child)
 
 
 class Watcher(Protocol):

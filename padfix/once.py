@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 from . import notices
 from .generation.reach import reaches_generation_mixin
-from .patch import hooks_in_place
+from .nesting import seen_to
+from .patch import hooks_in_place, is_installed
 from .pipeline import run
-from .settings import ENVIRONMENT, effective, override
+from .settings import ENVIRONMENT, effective
 
 __all__ = ["generate"]
 
@@ -32,6 +34,8 @@ def generate(model: Any, /, *args: Any, **kwargs: Any) -> Any:
     settings = effective(ENVIRONMENT)
     if settings.mode == "off":
         settings = replace(settings, mode="fix")
+    # Transformers' own method that is held cannot come to an installed padfix; PEFT's and an instance's own look it up.
+    may_be_met = is_installed() or not _is_of_class(model)
     method = model.generate  # the instance's own, where it has one
     if not reaches_generation_mixin(model):
         notices.warn(
@@ -41,7 +45,13 @@ def generate(model: Any, /, *args: Any, **kwargs: Any) -> Any:
         return method(*args, **kwargs)
 
     def original(_: Any, *args: Any, **kwargs: Any) -> Any:
-        with override("off"):  # an installed padfix must not treat the call once more
+        with seen_to() if may_be_met else nullcontext():  # an installed padfix must not treat the call once more
             return method(*args, **kwargs)
 
     return run(original, model, args, kwargs, settings, hooks_in_place)
+
+
+def _is_of_class(model: Any) -> bool:
+    """Whether `model.generate` is the library's method, found by the model's class."""
+    owner = next((one for one in type(model).__mro__ if "generate" in vars(one)), None)
+    return owner is not None and owner.__name__ == "GenerationMixin" and "generate" not in vars(model)

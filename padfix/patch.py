@@ -10,14 +10,16 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from . import settings as settings_module
 from .errors import UnsupportedVersionError
-from .layers import Layer, Layers, PatchPoint
+from .layers import Layer, PatchPoint
+from .nesting import is_part, on_its_own
 from .notices import info_once, logger, tell
+from .record import Block
+from .record import record as _record
 from .releases import NEWEST_TESTED, OLDEST, SUPPORTED
 from .settings import ENVIRONMENT, Settings, effective
 
@@ -43,25 +45,6 @@ HOOKS = (
     PatchPoint(_MODULE, _OWNER, "_get_stopping_criteria"),
 )
 PATCH_POINTS = (GENERATE, *HOOKS)
-
-
-@dataclass
-class _Record:
-    """What is in place: the settings while installed (None when not), and the layers.
-
-    `refusal` is why this transformers could not be patched; in strict mode the layer raises it at every call.
-    `under_way` is the number of calls that are being repaired: the hooks stay until the last of them has ended.
-    """
-
-    settings: Settings | None = None
-    waiting: bool = False
-    refusal: UnsupportedVersionError | None = None
-    under_way: int = 0
-    layers: Layers = field(default_factory=Layers)
-    lock: threading.RLock = field(default_factory=threading.RLock)
-
-
-_record = _Record()
 
 
 def install(mode: str | None = None, *, strategy: str | None = None, decoding: str | None = None) -> None:
@@ -105,7 +88,7 @@ def uninstall() -> None:
     with _record.lock:
         _record.settings = None
         _record.refusal = None
-        _record.layers.take_out(PATCH_POINTS if _record.under_way == 0 else (GENERATE,))
+        _record.layers.take_out(PATCH_POINTS if not _record.under_way else (GENERATE,))
 
 
 @contextmanager
@@ -113,22 +96,37 @@ def installed(mode: str) -> Iterator[None]:
     """A block in which padfix is installed in this mode, for every thread; afterwards as before.
 
     Afterwards means: not installed, or installed with the settings from before (those of the environment where it was
-    waiting for transformers), whatever was installed or uninstalled within. An explicit `PADFIX=off` in the environment
-    wins, as over `install`.
+    waiting for transformers), whatever was installed or uninstalled within. Where blocks of several threads overlap,
+    the mode is that of the one that was entered last; after the last of them it is as before the first. An explicit
+    `PADFIX=off` in the environment wins, as over `install`.
 
     Raises:
         SettingsError: The mode is not in its list.
         UnsupportedVersionError: As `install`.
     """
-    before = _record.settings
-    install(mode)
+    if not settings_module.is_off_in_environment():
+        import transformers.generation.utils  # noqa: F401  # before the lock, as in `install`
+
+    with _record.lock:
+        block = Block(_record.settings)
+        install(mode)
+        _record.blocks.append(block)
     try:
         yield
     finally:
-        if before is None:
-            uninstall()
-        else:
-            install(before.mode, strategy=before.strategy, decoding=before.decoding)
+        with _record.lock:
+            _leave(block)
+
+
+def _leave(block: Block) -> None:
+    at = _record.blocks.index(block)
+    del _record.blocks[at]
+    if at < len(_record.blocks):  # the next is open still, and ends where this one began
+        _record.blocks[at].before = block.before
+    elif block.before is None:
+        uninstall()
+    else:
+        install(block.before.mode, strategy=block.before.strategy, decoding=block.before.decoding)
 
 
 @contextmanager
@@ -136,13 +134,13 @@ def hooks_in_place() -> Iterator[None]:
     """A block in which the hooks are in place for one call that is being repaired, installed or not."""
     with _record.lock:
         _put(HOOKS)
-        _record.under_way += 1
+        _record.under_way.append(threading.get_ident())
     try:
         yield
     finally:
         with _record.lock:
-            _record.under_way -= 1
-            if _record.under_way == 0 and _record.settings is None:
+            _record.under_way.remove(threading.get_ident())
+            if not _record.under_way and _record.settings is None:
                 _record.layers.take_out(HOOKS)
 
 
@@ -250,6 +248,9 @@ def _replacement(layer: Layer) -> Callable[..., Any]:
 def _standing_in_for(original: Callable[..., Any], layer: Layer) -> Callable[..., Any]:
     @functools.wraps(original)
     def generate(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_part(self):
+            with on_its_own():
+                return original(self, *args, **kwargs)
         base = _record.settings if layer.active else None
         settings = None if base is None else effective(base)
         if settings is None or settings.mode == "off":

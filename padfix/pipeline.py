@@ -25,7 +25,8 @@ from .generation.start import start_bound
 from .generation.traits import Traits, traits_of
 from .layout.detect import Padding
 from .layout.plan import LayoutPlan
-from .settings import Settings, override
+from .nesting import assisted_by
+from .settings import Settings
 from .strategies import ONE_CALL, STRATEGIES, Strategy, choose, is_right_already, name_of, packs_too
 from .strategies.encoder import encoder_aware
 from .strategies.job import Job
@@ -76,7 +77,8 @@ def run(
         notices.tell(error)
         raise
     # An assistant's calls belong to this one: its caches have to come back to it as they are.
-    with override("off") if call.get("assistant_model") is not None else nullcontext():
+    assistant = call.get("assistant_model")
+    with nullcontext() if assistant is None else assisted_by(assistant):
         if repair is None or repair.strategy is None:
             output = original(model, *args, **kwargs)
         else:

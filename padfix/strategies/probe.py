@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
+from ..forks import at_fork
 from ..generation.adapters import adapters_of_rows, has_forward_hooks
 from ..generation.apart import group_bound, of_rows
 from ..generation.call import GenerateCall
@@ -60,6 +61,14 @@ class _Verdict:
 
 _verdicts: WeakKeyDictionary[Any, _Verdict] = WeakKeyDictionary()
 _lock = threading.RLock()  # a trial run may call generate within
+
+
+def _in_child() -> None:
+    global _lock
+    _lock = threading.RLock()  # a thread that is not there may hold the parent's
+
+
+at_fork(in_child=_in_child)
 
 
 def probed(traits: Traits, job: Job, original: Callable[..., Any]) -> Traits:

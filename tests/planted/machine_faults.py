@@ -9,6 +9,8 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import pytest
+
 import padfix
 from padfix import layers, notices, once, patch, pipeline
 from padfix import settings as settings_module
@@ -38,10 +40,9 @@ def put_back(how: Callable[[Layers, Any, Any], None]) -> Plant:
     """A `take_out` that does `how` to each point's layer."""
 
     def spoiled(self: Layers, points: Any) -> None:
-        for point in points:
-            layer = self.placed.pop(point, None)
-            if layer is not None:
-                how(self, point, layer)
+        names = {point.name for point in points}
+        for place in [one for one in self.placed if one.name in names]:
+            how(self, place, self.placed.pop(place))
 
     return instead(spoiled)
 
@@ -68,7 +69,8 @@ def a_copy_is_restored(self: Layers, point: Any, layer: Any) -> None:
 
 
 def what_is_taken_out_stays_awake(original: Any, self: Layers, points: Any) -> None:
-    taken = [self.placed[point] for point in points if point in self.placed]
+    names = {point.name for point in points}
+    taken = [layer for place, layer in self.placed.items() if place.name in names]
     original(self, points)
     for layer in taken:
         layer.active = True
@@ -96,9 +98,10 @@ def retired_wake_up(original: Any, self: Layers, points: Any, replacements: Any)
 
 
 def dead_layers_count_as_originals(original: Any, self: Layers, points: Any, replacements: Any) -> None:
-    retired, self.retired = self.retired, []
-    original(self, points, replacements)
-    self.retired = retired + self.retired
+    layers_of = layers._layers_of
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(layers, "_layers_of", lambda method: [one for one in layers_of(method) if one.active])
+        original(self, points, replacements)
 
 
 def top_alone_is_looked_at(method: Any) -> Iterator[Any]:
@@ -237,7 +240,9 @@ FAULTS: Mapping[str, MachineFault] = {
         Layers, "take_out", forwarding(what_is_taken_out_stays_awake)
     ),
     "a layer that was left behind stays awake": MachineFault(Layers, "_retire", instead(retired_but_awake)),
-    "a layer that was left behind is forgotten": MachineFault(Layers, "_retire", instead(retired_without_a_note)),
+    "a layer that was left behind is forgotten": MachineFault(
+        Layers, "_retire", instead(retired_without_a_note), in_the_record_alone=True
+    ),
     "a layer that was left behind wakes up": MachineFault(Layers, "put", forwarding(retired_wake_up)),
     "a layer that was left behind counts as an original": MachineFault(
         Layers, "put", forwarding(dead_layers_count_as_originals)
@@ -258,7 +263,7 @@ FAULTS: Mapping[str, MachineFault] = {
     "an override changes the mode alone": MachineFault(patch, "effective", instead(mode_alone)),
     "the outermost override wins": MachineFault(patch, "effective", instead(outermost_wins)),
     "padfix.generate does not see overrides": MachineFault(once, "effective", instead(lambda base: base)),
-    "padfix.generate's call is treated once more": MachineFault(once, "override", instead(lambda _: nullcontext())),
+    "padfix.generate's call is treated once more": MachineFault(once, "seen_to", instead(nullcontext)),
     "other threads are let through": MachineFault(patch, "effective", forwarding(threads_are_let_through)),
     "a call within a call is let through": MachineFault(pipeline, "run", forwarding(calls_within_are_skipped)),
     "a call within a call is rewritten like it": MachineFault(

@@ -15,6 +15,7 @@ from properties.machine import remember
 from properties.test_machine import Machine
 
 from padfix import patch
+from padfix.record import Record
 
 from .machine_faults import FAULTS
 from .search import brief, broken_by
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.skipif(RELEASE < (5, 24), reason="searched for on the n
 def nothing_is_kept(as_after_import: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is compared with is run before anything is planted, and the patch has a record of its own."""
     remember()
-    monkeypatch.setattr(patch, "_record", patch._Record())
+    monkeypatch.setattr(patch, "_record", Record())
 
 
 def run(machines: int, *, reads_record: bool) -> None:

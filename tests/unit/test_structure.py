@@ -22,16 +22,19 @@ PARTS: dict[str, set[str]] = {
     "releases": set(),
     "settings": {"errors"},
     "registry": {"errors"},
-    "notices": {"errors"},
+    "forks": set(),
+    "nesting": set(),
+    "notices": {"errors", "forks"},
     "wrapped": set(),
     "layout": set(),
     "generation": {"layout", "errors", "registry", "releases", "wrapped"},
-    "strategies": {"generation", "layout", "errors", "notices"},
+    "strategies": {"forks", "generation", "layout", "errors", "notices"},
     "wording": {"generation", "layout"},
-    "pipeline": {"settings", "strategies", "generation", "layout", "errors", "notices", "wording"},
+    "pipeline": {"settings", "strategies", "generation", "layout", "errors", "nesting", "notices", "wording"},
     "layers": {"notices", "wrapped"},
-    "patch": {"settings", "errors", "releases", "notices", "layers", "pipeline", "generation"},
-    "once": {"settings", "notices", "generation", "pipeline", "patch"},
+    "record": {"errors", "forks", "layers", "settings"},
+    "patch": {"settings", "errors", "releases", "nesting", "notices", "layers", "record", "pipeline", "generation"},
+    "once": {"settings", "nesting", "notices", "generation", "pipeline", "patch"},
     "prompts": {"errors"},
     "special": {"errors", "generation", "notices"},
     "policy": {"errors", "generation", "layout", "notices", "prompts", "special"},
@@ -249,7 +252,7 @@ def test_rows_hold_the_directions_of_the_design() -> None:
         assert upper not in PARTS[lower], f"{lower} may import {upper}"
     assert {part for part, below in PARTS.items() if "patch" in below} <= EDGES
     assert {part for part, packages in PACKAGES.items() if "wrapt" in packages} == {"layers", "patch"}
-    reads = {"pipeline", "once", "patch", "padfix", "equivalence", "checklist", "testing", "run"}
+    reads = {"pipeline", "once", "patch", "padfix", "equivalence", "checklist", "testing", "run", "record"}
     assert {part for part, below in PARTS.items() if "settings" in below} == reads
 
 
@@ -273,7 +276,8 @@ def test_importing_padfix_runs_the_standard_library_alone() -> None:
         targets = {one.target for one in BY_NAME[name].imports if one.at_start}
         waiting += [one for one in targets if one in NAMES]
         packages |= {one.split(".")[0] for one in targets}
-    expected = {"errors", "layers", "notices", "patch", "registry", "releases", "settings", "wrapped"}
+    expected = {"errors", "forks", "layers", "nesting", "notices", "patch", "record", "registry", "releases"}
+    expected |= {"settings", "wrapped"}
     assert reached == {"padfix"} | {f"padfix.{name}" for name in expected}
     assert packages <= {"padfix", *sys.stdlib_module_names}
 
