@@ -18,8 +18,7 @@ from .errors import UnsupportedVersionError
 from .layers import Layer, PatchPoint
 from .nesting import is_part, on_its_own
 from .notices import info_once, logger, tell
-from .record import Block
-from .record import record as _record
+from .record import Block, record
 from .releases import NEWEST_TESTED, OLDEST, SUPPORTED
 from .settings import ENVIRONMENT, Settings, effective
 
@@ -45,6 +44,8 @@ HOOKS = (
     PatchPoint(_MODULE, _OWNER, "_get_stopping_criteria"),
 )
 PATCH_POINTS = (GENERATE, *HOOKS)
+
+_record = record
 
 
 def install(mode: str | None = None, *, strategy: str | None = None, decoding: str | None = None) -> None:
