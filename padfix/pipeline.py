@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from . import notices, wording
-from .errors import AmbiguousPaddingError, PadfixError, RightPaddingError, SettingsError, UnsupportedCallError
+from .errors import PadfixError, PadfixWarning, SettingsError
 from .generation import apart, compat, lengths, limits, media
 from .generation.cache import cache_bound
 from .generation.call import GenerateCall, bind
@@ -23,9 +23,9 @@ from .generation.marks import remember
 from .generation.pads import Found, detect, masked_padding
 from .generation.start import start_bound
 from .generation.traits import Traits, traits_of
-from .layout.detect import Padding
 from .layout.plan import LayoutPlan
 from .nesting import assisted_by
+from .refusals import leave, raise_if_misplaced, say, unread
 from .settings import Settings
 from .strategies import ONE_CALL, STRATEGIES, Strategy, choose, is_right_already, name_of, packs_too
 from .strategies.encoder import encoder_aware
@@ -62,20 +62,25 @@ def run(
         return original(model, *args, **kwargs)
     for watcher in notices.watchers():
         watcher.called(call)
-    masked = masked_padding(call)
-    is_right = masked is not None and is_right_already(settings.strategy, call, masked)
-    found = None if is_right else detect(call, masked)
-    if is_right or found is not None:
-        notices.tally("padded")
+    masked, found, repair = None, None, None
+    try:
+        masked = masked_padding(call)
+        is_right = masked is not None and is_right_already(settings.strategy, call, masked)
+        found = None if is_right else detect(call, masked)
+        if is_right or found is not None:
+            notices.tally("padded")
+        repair = None if found is None else decide(call, found, settings, original)
+    except PadfixError as error:
+        notices.tell(error)
+        raise
+    except PadfixWarning:  # a filter of the caller's makes it an error
+        raise
+    except Exception as error:  # an argument may be of any kind
+        return unread(lambda: original(model, *args, **kwargs), error, settings)
     if found is None:
         output = original(model, *args, **kwargs)
         remember(output, call, None if masked is None else masked.real)
         return output
-    try:
-        repair = decide(call, found, settings, original)
-    except PadfixError as error:
-        notices.tell(error)
-        raise
     # An assistant's calls belong to this one: its caches have to come back to it as they are.
     assistant = call.get("assistant_model")
     with nullcontext() if assistant is None else assisted_by(assistant):
@@ -121,16 +126,16 @@ def decide(call: GenerateCall, found: Found, settings: Settings, original: Calla
     padding, config = found.padding, found.config
     unreadable = limits.unreadable_mask(call)
     if unreadable is not None:
-        _leave("", (unreadable,), settings, remedy=wording.PASS_MASK)
+        leave("", (unreadable,), settings, remedy=wording.PASS_MASK)
         return None
     prompt = wording.prompt(call)
     prompts = [(prompt, padding)]
     prompts += [] if found.negative is None else [(wording.negative_prompt(found.negative), found.negative)]
     if settings.mode == "strict":
         for where, each in prompts:
-            _raise_if_misplaced(where, each)
+            raise_if_misplaced(where, each)
     if len(padding.empty) == len(padding.real) and not _goes_on(found):
-        _say(wording.empty(prompt, padding), settings)
+        say(wording.empty(prompt, padding), settings)
         return None
     traits = traits_of(call.model)
     repair = choose_repair(call, found, traits, settings)
@@ -142,7 +147,7 @@ def decide(call: GenerateCall, found: Found, settings: Settings, original: Calla
     packs = repair.strategy is STRATEGIES["packed_prefill"] and settings.mode != "warn"
     nothing_to_do = not repair.needed and not repair.obstacles and not packs
     if padding.empty and (nothing_to_do or settings.mode != "warn"):  # warn has one report a call site
-        _say(wording.empty(prompt, padding), settings)
+        say(wording.empty(prompt, padding), settings)
     if nothing_to_do:
         return None
     if lengths.new_tokens(call, config) <= 0:
@@ -153,12 +158,12 @@ def decide(call: GenerateCall, found: Found, settings: Settings, original: Calla
         helps = repair.strategy in ONE_CALL and not repair.anew
         remedy = wording.PAD_LEFT if seen.misplaced and helps else wording.USE_FIX
         sentences = (padded, wording.seen_by(repair.job.reads_history), remedy)
-        _leave(" ".join(filter(None, sentences)), repair.obstacles, settings)
+        leave(" ".join(filter(None, sentences)), repair.obstacles, settings)
         return None
     if repair.strategy is None and settings.strategy != "auto":
         raise SettingsError(f"{repair.obstacles[0]}. Set the strategy to 'auto'.")
     if repair.obstacles:
-        _leave(padded, repair.obstacles, settings)
+        leave(padded, repair.obstacles, settings)
         return None
     for where, each in prompts:
         if each.guessed:
@@ -209,7 +214,7 @@ def _without_cache(
     call: GenerateCall, found: Found, repair: Repair, traits: Traits, settings: Settings
 ) -> tuple[GenerateCall, Found, Repair]:
     """The call and its repair without the cache, where that is exact and with it none is."""
-    if not repair.obstacles or found.cache is None or not found.cache.whole:
+    if not repair.obstacles or found.cache is None or not found.cache.whole or not found.cache.is_one:
         return call, found, repair
     if settings.strategy == "packed_prefill":  # forced, and what the caller's cache stands in the way of
         return call, found, repair
@@ -268,31 +273,3 @@ def _tried_out(traits: Traits, repair: Repair, original: Callable[..., Any]) -> 
     if repair.strategy is STRATEGIES["left_pad"] and repair.job.plan.pads_remain and not repair.obstacles:
         return probed(traits, repair.job, original)
     return replace(traits, one_at_a_time=True)
-
-
-def _raise_if_misplaced(where: wording.Where, padding: Padding) -> None:
-    """Raises for a batch that transformers would continue after its pads."""
-    if padding.guessed:
-        raise AmbiguousPaddingError(f"{wording.guessed(where, padding)}. Pass the tokenizer's mask.")
-    if padding.misplaced:
-        raise RightPaddingError(f"{wording.misplaced(where, padding)} {wording.PAD_LEFT}")
-
-
-def _leave(seen: str, obstacles: tuple[str, ...], settings: Settings, *, remedy: str = wording.TAKE_OUT) -> None:
-    """Says why a call stays as it is, or raises it in strict mode."""
-    notices.refused(obstacles)
-    why = f"padfix cannot make this call right: {'; '.join(obstacles)}." if obstacles else ""
-    message = f"{seen} {why}".strip()
-    if settings.mode == "strict":
-        raise UnsupportedCallError(f"{message} {remedy}")
-    if settings.mode != "warn":
-        message = f"{message} It runs as it is, and its padded rows may be wrong. {remedy}"
-    _say(message, settings)
-
-
-def _say(message: str, settings: Settings) -> None:
-    """Warns at the caller's line: of every call, or in warn mode of every call site once."""
-    if settings.mode == "warn":
-        notices.warn_once(message, notices.call_site())
-    else:
-        notices.warn(message)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import GenerationConfig
+from transformers.utils import ModelOutput
 
 from ..layout.plan import LayoutPlan
 from . import compat
@@ -40,7 +41,7 @@ def group_bound(call: GenerateCall, config: GenerationConfig, plan: LayoutPlan) 
     if has_forward_hooks(call.model, call.batch):
         yield f"hooks on the forwards of {type(call.model).__name__} (they would see some rows at a time)"
     encoded = call.get("encoder_outputs")
-    if encoded is not None and not isinstance(encoded, Mapping):
+    if encoded is not None and not isinstance(encoded, ModelOutput):
         yield f"encoder_outputs= of type {type(encoded).__name__} (only a ModelOutput can be split)"
     yield from _without_rows(call, media_of(call, plan.to_caller(plan.real, fill=False)))
     if call.is_decoder_prompt and isinstance(config.decoder_start_token_id, (list, tuple)):
@@ -73,8 +74,8 @@ def _prompt_names(call: GenerateCall) -> set[str | None]:
 
 def _is_one_row(call: GenerateCall, name: str) -> bool:
     """Whether a tensor with the prompt axis has one row, which counts for all."""
-    axes = call.sequence_axes.get(name)
-    return axes is not None and call.arguments[name].shape[axes.batch] == 1
+    axes, value = call.sequence_axes.get(name), call.arguments[name]
+    return axes is not None and -value.ndim <= axes.batch < value.ndim and value.shape[axes.batch] == 1
 
 
 def wants_one_row(call: GenerateCall, config: GenerationConfig) -> bool:

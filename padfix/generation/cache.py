@@ -14,7 +14,7 @@ from torch import Tensor
 from ..layout.plan import LayoutPlan
 from .call import GenerateCall
 from .columns import columns_of, slots
-from .compat import CACHE_NAMES
+from .compat import CACHE_NAMES, tuples_are_caches
 from .configs import windows
 from .marks import contradiction
 
@@ -37,12 +37,14 @@ class PassedCache:
         columns: The number of columns that it holds; 0 for one that is to be filled.
         whole: Whether the call brings the whole sequences, those of the cached columns included, so that the cache
             could be done without.
+        is_one: Whether it is a cache at all, such as transformers takes.
     """
 
     name: str
     cache: Any
     columns: int
     whole: bool
+    is_one: bool = True
 
 
 def passed_cache(call: GenerateCall) -> PassedCache | None:
@@ -53,7 +55,14 @@ def passed_cache(call: GenerateCall) -> PassedCache | None:
     cache, mask = call.get(name), call.mask
     columns = columns_of(cache)
     whole = call.width > columns and (mask is None or mask.ndim != 2 or mask.shape[1] == call.width)
-    return PassedCache(name, cache, columns, whole)
+    return PassedCache(name, cache, columns, whole, _is_cache(cache))
+
+
+def _is_cache(value: Any) -> bool:
+    """Whether it looks like a cache: nested tuples in releases that take them, else by what it can tell or its name."""
+    if isinstance(value, tuple):
+        return tuples_are_caches()
+    return hasattr(value, "get_seq_length") or "Cache" in type(value).__name__
 
 
 def cache_bound(

@@ -105,7 +105,7 @@ class GenerateCall:
         value = self.arguments[name]
         axes = self.sequence_axes.get(name)
         axis = 0 if axes is None or name == self.mask_name else axes.batch
-        return axis if value.ndim >= max(1, -axis) and value.shape[axis] == self.batch else None
+        return axis if -value.ndim <= axis < value.ndim and value.shape[axis] == self.batch else None
 
     def get(self, name: str) -> Any:
         """An argument, or None where it was not passed."""
@@ -129,8 +129,8 @@ def bind(
     """The call by names, or None where its arguments are none that a prompt could be read from.
 
     None stands for: arguments that do not bind, no prompt, a prompt that is no tensor, ids that are not integers or
-    have one axis, an empty batch, no columns, a mask that is no tensor. What comes of those is transformers' own
-    answer.
+    have one axis, an empty batch, no columns, a mask that is no tensor, tensors without cells to look at (on the device
+    `meta`, sparse). What comes of those is transformers' own answer.
     """
     if len(args) > len(parameters) or any(name in kwargs for name in parameters[: len(args)]):
         return None
@@ -144,13 +144,13 @@ def bind(
 
     names = [name for name in ids_names if arguments.get(name) is not None]
     mask, embeds = arguments.get(mask_name), arguments.get(embeds_name)
-    if len(names) > 1 or not (mask is None or isinstance(mask, Tensor)):
+    if len(names) > 1 or not (mask is None or _has_cells(mask)):
         return None
     ids_name = names[0] if names else None
     ids = None if ids_name is None else arguments[ids_name]
     if ids is not None and not _are_ids(ids):
         return None
-    if embeds is not None and not (isinstance(embeds, Tensor) and embeds.ndim == 3):
+    if embeds is not None and not (_has_cells(embeds) and embeds.ndim == 3):
         return None
     if embeds is not None and ids is not None and ids.shape[1] == 0:
         ids_name = ids = None  # the empty ids that may stand beside embeddings
@@ -162,9 +162,14 @@ def bind(
 
 def _are_ids(ids: Any) -> bool:
     return (
-        isinstance(ids, Tensor)
+        _has_cells(ids)
         and ids.ndim >= 2
         and not ids.is_floating_point()
         and not ids.is_complex()
         and ids.dtype != torch.bool
     )
+
+
+def _has_cells(value: Any) -> bool:
+    """Whether it is a tensor whose cells can be looked at one by one."""
+    return isinstance(value, Tensor) and not value.is_meta and value.layout == torch.strided

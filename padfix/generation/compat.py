@@ -44,6 +44,7 @@ __all__ = [
     "several_ranks",
     "steps_together",
     "takes_masks_by_kind",
+    "tuples_are_caches",
     "vocabulary_size",
     "wants_fixed_shapes",
     "whole_cache",
@@ -170,6 +171,11 @@ def growing_cache(model: Any) -> Any:
 def whole_cache() -> Any:
     """An empty cache whose layers all keep every column, whatever the windows of the model that fills it."""
     return cache_utils.DynamicCache()
+
+
+def tuples_are_caches() -> bool:
+    """Whether nested tuples of keys and values stand for a cache: up to 4.57."""
+    return hasattr(cache_utils.DynamicCache, "from_legacy_cache")
 
 
 def autocasts(device: str) -> bool:

@@ -58,6 +58,8 @@ class Decoding:
 
     def one(self, processor: Any, encoder_ids: Tensor | None = None) -> Any:
         """What takes the place of one processor or criterion: a twin, a view in the caller's layout, or itself."""
+        if not callable(processor):
+            return processor  # transformers refuses it
         by_caller = any(processor is one for one in self.passed)
         if by_caller and self.relaid and type(processor) in COLUMN_FIELDS:
             return in_model_columns(processor, self.history)
@@ -147,7 +149,8 @@ def _of_encoder(
     processor: Any, named: Mapping[str, Any], reads: tuple[Any, Callable[[Any], None] | None] | None
 ) -> Any:
     """A processor of an encoder-decoder model, which does not see the pads of the encoder's ids."""
-    passed = named.get("logits_processor") or ()
+    passed = named.get("logits_processor")
+    passed = passed if isinstance(passed, Iterable) else ()
     if reads is None or type(processor) not in READ_ENCODER or any(processor is one for one in passed):
         return processor
     changed = without_pads(processor, named.get("encoder_input_ids"), named.get("model_kwargs"))

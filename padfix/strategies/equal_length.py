@@ -40,7 +40,7 @@ def run(job: Job, original: Callable[..., Any]) -> Any:
     media = media_of(call, real)
     callbacks = passed_by_caller(call)
     states = [_state(one, call.batch) for one in callbacks]
-    outputs: list[Any] = []
+    parts: list[tuple[Any, Job]] = []
     lost: set[str] = set()
     for rows in groups.rows:
         part = of_rows(call, rows, media)
@@ -49,8 +49,12 @@ def run(job: Job, original: Callable[..., Any]) -> Any:
             job, call=part, plan=LayoutPlan.from_mask(real[index]), rewrite=True, reads_history=(), one_row=False
         )
         with adapters_of_rows(call.model, rows, call.batch), trackers_of_rows(callbacks, rows, call.batch):
-            output = left_pad.generated(job_of_rows, original)
-        outputs.append(left_pad.to_caller(output, job_of_rows, apart=True))
+            parts.append((left_pad.generated(job_of_rows, original), job_of_rows))
+    # `generate` may put the start token before rows without a token, and not before the others, or the other way round.
+    before = {left_pad.added_columns(*part) for part in parts if any(part[1].plan.lengths)}
+    outputs = []
+    for output, job_of_rows in parts:
+        outputs.append(left_pad.to_caller(output, job_of_rows, apart=True, before=max(before, default=None)))
         lost |= set(left_pad.lost_states(output, outputs[-1]))
     if len(groups.rows) > 1:
         _warn_of_state(callbacks, states, call.batch)

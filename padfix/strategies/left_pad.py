@@ -29,6 +29,7 @@ from ..notices import warn
 from .job import Job
 
 __all__ = [
+    "added_columns",
     "changes_nothing",
     "every_id_is_valid",
     "generated",
@@ -138,7 +139,7 @@ def to_model(
     pad = valid_pad_id(call, config)
     if call.ids_name is not None:
         changes[call.ids_name] = plan.to_model(call.arguments[call.ids_name], fill=pad)
-    if config.pad_token_id not in (None, pad):
+    if _has_no_embedding(config.pad_token_id, call, config):
         changes["pad_token_id"] = pad
     for name, axes in call.sequence_axes.items():
         value = call.get(name)
@@ -176,11 +177,12 @@ def _decoder_to_model(call: GenerateCall, changes: dict[str, Any], plan: LayoutP
     return moved
 
 
-def to_caller(output: Any, job: Job, *, apart: bool = False) -> Any:
+def to_caller(output: Any, job: Job, *, apart: bool = False, before: int | None = None) -> Any:
     """The output of the model's layout in the caller's; a `ModelOutput` keeps its class.
 
     Args:
         apart: Whether it will be joined with others, so that all need one shape.
+        before: The number of columns before the prompt that are wanted; None for as many as there are.
     """
     call, config, plan = job.call, job.config, job.plan
     sequences = output if isinstance(output, Tensor) else getattr(output, "sequences", None)
@@ -189,12 +191,13 @@ def to_caller(output: Any, job: Job, *, apart: bool = False) -> Any:
         return output
     if call.ids is not None and sequences.ndim != call.ids.ndim:
         return output  # codes of sound, without the prompt
-    added = _added_columns(sequences, call, plan)
+    added = added_columns(output, job)
     restored = sequences_to_caller(sequences[:, added:], call.ids, plan.model_width)
-    restored = torch.cat((sequences[:, :added], restored), 1) if added else restored
+    before = added if before is None else before
+    restored = torch.cat((sequences[:, :before], restored), 1) if before else restored
     ends = eos_ids(config)
-    if ends and config.pad_token_id not in (None, valid_pad_id(call, config)):
-        width = added + (call.width if call.ids is not None else 0)
+    if ends and _has_no_embedding(config.pad_token_id, call, config):
+        width = before + (call.width if call.ids is not None else 0)
         restored = pads_after_end(restored, width, ends, int(config.pad_token_id))
     if isinstance(output, Tensor):
         return restored
@@ -247,15 +250,17 @@ def _has(output: Any, name: str) -> bool:
     return getattr(output, name, None) is not None
 
 
-def _added_columns(sequences: Tensor, call: GenerateCall, plan: LayoutPlan) -> int:
+def added_columns(output: Any, job: Job) -> int:
     """The number of columns before the prompt: 1 where `generate` has put the start token before a decoder's."""
-    if not call.is_decoder_prompt or call.ids is None:
+    call, config, plan = job.call, job.config, job.plan
+    sequences = output if isinstance(output, Tensor) else getattr(output, "sequences", None)
+    if not call.is_decoder_prompt or call.ids is None or sequences is None:
         return 0
     copies = sequences.shape[0] // call.batch
-    prompt, real = (
-        each.to(sequences.device).repeat_interleave(copies, 0) for each in (plan.to_model(call.ids), plan.real)
-    )
-    return int(bool(((sequences[:, : plan.model_width] != prompt) & real).any()))
+    prompt = plan.to_model(call.ids, fill=valid_pad_id(call, config))
+    told = plan.real if any(plan.lengths) else torch.ones_like(plan.real)  # rows without a token: their pads tell
+    prompt, told = (each.to(sequences.device).repeat_interleave(copies, 0) for each in (prompt, told))
+    return int(bool(((sequences[:, : plan.model_width] != prompt) & told).any()))
 
 
 def _are_redundant(positions: Tensor, plan: LayoutPlan, past: Tensor | None = None) -> bool:
@@ -278,7 +283,12 @@ def _follow_mask(positions: Tensor, plan: LayoutPlan, past: Tensor | None = None
 def valid_pad_id(call: GenerateCall, config: GenerationConfig) -> int:
     """The pad id of the call, as transformers chooses it, or 0 where the embedding has no row for it."""
     asked, size = pad_id(config), vocabulary_size(call.model)
-    return asked if asked is not None and asked >= 0 and (size is None or asked < size) else 0
+    return asked if isinstance(asked, int) and asked >= 0 and (size is None or asked < size) else 0
+
+
+def _has_no_embedding(pad: Any, call: GenerateCall, config: GenerationConfig) -> bool:
+    """Whether the pad id that a call names is a whole number, and the embedding has no row for it."""
+    return isinstance(pad, int) and pad != valid_pad_id(call, config)
 
 
 def every_id_is_valid(call: GenerateCall, config: GenerationConfig) -> bool:
@@ -286,4 +296,4 @@ def every_id_is_valid(call: GenerateCall, config: GenerationConfig) -> bool:
     ids, size = call.ids, vocabulary_size(call.model)
     if ids is None or size is None:
         return True
-    return config.pad_token_id in (None, valid_pad_id(call, config)) and have_embeddings(ids, size)
+    return not _has_no_embedding(config.pad_token_id, call, config) and have_embeddings(ids, size)

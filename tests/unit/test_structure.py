@@ -30,7 +30,10 @@ PARTS: dict[str, set[str]] = {
     "generation": {"layout", "errors", "registry", "releases", "wrapped"},
     "strategies": {"forks", "generation", "layout", "errors", "notices"},
     "wording": {"generation", "layout"},
-    "pipeline": {"settings", "strategies", "generation", "layout", "errors", "nesting", "notices", "wording"},
+    "refusals": {"settings", "layout", "errors", "notices", "wording"},
+    "pipeline": {
+        "settings", "strategies", "generation", "layout", "errors", "nesting", "notices", "refusals", "wording"
+    },
     "layers": {"notices", "wrapped"},
     "record": {"errors", "forks", "layers", "settings"},
     "patch": {"settings", "errors", "releases", "nesting", "notices", "layers", "record", "pipeline", "generation"},
@@ -252,7 +255,10 @@ def test_rows_hold_the_directions_of_the_design() -> None:
         assert upper not in PARTS[lower], f"{lower} may import {upper}"
     assert {part for part, below in PARTS.items() if "patch" in below} <= EDGES
     assert {part for part, packages in PACKAGES.items() if "wrapt" in packages} == {"layers", "patch"}
-    reads = {"pipeline", "once", "patch", "padfix", "equivalence", "checklist", "testing", "run", "record"}
+    "refusals": {"settings", "layout", "errors", "notices", "wording"},
+    "pipeline": {
+        "settings", "strategies", "generation", "layout", "errors", "nesting", "notices", "refusals", "wording"
+    },
     assert {part for part, below in PARTS.items() if "settings" in below} == reads
 
 
