@@ -32,7 +32,15 @@ PARTS: dict[str, set[str]] = {
     "wording": {"generation", "layout"},
     "refusals": {"settings", "layout", "errors", "notices", "wording"},
     "pipeline": {
-        "settings", "strategies", "generation", "layout", "errors", "nesting", "notices", "refusals", "wording"
+        "settings",
+        "strategies",
+        "generation",
+        "layout",
+        "errors",
+        "nesting",
+        "notices",
+        "refusals",
+        "wording",
     },
     "layers": {"notices", "wrapped"},
     "record": {"errors", "forks", "layers", "settings"},
@@ -255,10 +263,7 @@ def test_rows_hold_the_directions_of_the_design() -> None:
         assert upper not in PARTS[lower], f"{lower} may import {upper}"
     assert {part for part, below in PARTS.items() if "patch" in below} <= EDGES
     assert {part for part, packages in PACKAGES.items() if "wrapt" in packages} == {"layers", "patch"}
-    "refusals": {"settings", "layout", "errors", "notices", "wording"},
-    "pipeline": {
-        "settings", "strategies", "generation", "layout", "errors", "nesting", "notices", "refusals", "wording"
-    },
+    reads = {"pipeline", "refusals", "once", "patch", "record", "padfix", "equivalence", "checklist", "testing", "run"}
     assert {part for part, below in PARTS.items() if "settings" in below} == reads
 
 
