@@ -11,6 +11,7 @@ from .generation.reach import reaches_generation_mixin
 from .nesting import seen_to
 from .patch import hooks_in_place, is_installed
 from .pipeline import run
+from .record import record
 from .settings import ENVIRONMENT, effective
 
 __all__ = ["generate"]
@@ -34,9 +35,10 @@ def generate(model: Any, /, *args: Any, **kwargs: Any) -> Any:
     settings = effective(ENVIRONMENT)
     if settings.mode == "off":
         settings = replace(settings, mode="fix")
-    # Transformers' own method that is held cannot come to an installed padfix; PEFT's and an instance's own look it up.
-    may_be_met = is_installed() or not _is_of_class(model)
-    method = model.generate  # the instance's own, where it has one
+    with record.lock:  # no other thread is about to install
+        method = model.generate  # the instance's own, where it has one
+        # Transformers' own method, once taken, meets no padfix that is installed later; PEFT's and an instance's may.
+        may_be_met = is_installed() or not _is_of_class(model)
     if not reaches_generation_mixin(model):
         notices.warn(
             f"{type(model).__name__} has a generate of its own, which padfix.generate cannot repair: it runs as it is. "

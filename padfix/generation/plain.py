@@ -80,7 +80,7 @@ def _is_quiet(call: GenerateCall, size: int) -> bool:
     model, passed = call.model, call.get("generation_config")
     own = model.generation_config
     prepare = "_prepare_generation_config"
-    if prepare in vars(model) or getattr(type(model), prepare) is not getattr(GenerationMixin, prepare):
+    if prepare in vars(model) or getattr(type(model), prepare, None) is not getattr(GenerationMixin, prepare):
         return False
     if passed is None and configs_can_ask() and own._from_model_config:
         return False

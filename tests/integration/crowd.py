@@ -310,7 +310,7 @@ class Crowd:
             elif step == "uninstall":
                 padfix.uninstall()
             else:
-                blocks = {
+                blocks: dict[str, Callable[[str], AbstractContextManager[None]]] = {
                     "installed": installed,
                     "override": padfix.override,
                     "suppressed": lambda _: padfix.suppressed(),

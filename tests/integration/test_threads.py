@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
 import warnings
@@ -17,7 +18,7 @@ from stock import REFUSED, Outcome, assert_same, expected, suppressed_outcome
 from transformers import TextIteratorStreamer
 
 import padfix
-from padfix import PadfixWarning, RightPaddingError
+from padfix import PadfixWarning, RightPaddingError, patch
 
 pytestmark = pytest.mark.usefixtures("installed")
 
@@ -204,3 +205,63 @@ def test_install_and_uninstall_while_threads_generate_leave_every_result_stocks_
     assert len(outputs) == 16
     assert all(torch.equal(one, stock) or torch.equal(one, right) for one in outputs)
     assert torch.equal(model.generate(**batch, **GREEDY), right)
+
+
+def test_a_block_of_one_task_does_not_reach_another_and_reaches_the_threads_of_its_own() -> None:
+    model, batch = build("llama"), right_padded(ROWS)
+    stock = suppressed_outcome(lambda: model.generate(**batch, **GREEDY)).output
+    right = model.generate(**batch, **GREEDY)
+    entered, ended = asyncio.Event(), asyncio.Event()
+
+    async def in_thread() -> Any:
+        return await asyncio.to_thread(lambda: model.generate(**batch, **GREEDY))
+
+    async def suppressing() -> list[Any]:
+        with padfix.suppressed():
+            entered.set()
+            here = [model.generate(**batch, **GREEDY), await in_thread()]
+            here.append(await asyncio.create_task(in_thread()))  # one that is made in the block starts in it
+            await ended.wait()
+            return [*here, await in_thread()]
+
+    async def other() -> list[Any]:
+        await entered.wait()
+        outputs = [model.generate(**batch, **GREEDY), *await asyncio.gather(*(in_thread() for _ in range(3)))]
+        ended.set()
+        return outputs
+
+    async def both() -> list[list[Any]]:
+        return await asyncio.gather(suppressing(), other())
+
+    inside, outside = asyncio.run(both())
+    assert all(torch.equal(one, stock) for one in inside)
+    assert all(torch.equal(one, right) for one in outside)
+    assert not torch.equal(stock, right)
+
+
+def test_blocks_in_which_padfix_is_installed_overlap_in_threads() -> None:
+    """The one that was entered last counts; after the last of them padfix is as it was before the first."""
+    padfix.uninstall()
+    first, second, third = (patch.installed(mode) for mode in ("warn", "strict", "fix"))
+
+    def mode() -> str | None:
+        settings = patch.state().settings
+        return None if settings is None else settings.mode
+
+    first.__enter__()
+    second.__enter__()
+    third.__enter__()
+    seen = [mode()]
+    for block in (second, third, first):
+        block.__exit__(None, None, None)
+        seen.append(mode())
+    assert seen == ["fix", "fix", "warn", None]
+    with patch.installed("fix"):
+        fourth, fifth = patch.installed("warn"), patch.installed("strict")
+        fourth.__enter__()
+        fifth.__enter__()
+        fourth.__exit__(None, None, None)
+        assert mode() == "strict"
+        fifth.__exit__(None, None, None)
+        assert mode() == "fix"
+    assert mode() is None

@@ -45,7 +45,7 @@ PARTS: dict[str, set[str]] = {
     "layers": {"notices", "wrapped"},
     "record": {"errors", "forks", "layers", "settings"},
     "patch": {"settings", "errors", "releases", "nesting", "notices", "layers", "record", "pipeline", "generation"},
-    "once": {"settings", "nesting", "notices", "generation", "pipeline", "patch"},
+    "once": {"settings", "nesting", "notices", "generation", "pipeline", "patch", "record"},
     "prompts": {"errors"},
     "special": {"errors", "generation", "notices"},
     "policy": {"errors", "generation", "layout", "notices", "prompts", "special"},
