@@ -81,7 +81,13 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
+# Compiling a forward anew for each shape takes long.
+SLOW = ("a compiled forward", "model.compile()")
+
+
+@pytest.mark.parametrize(
+    "change", [pytest.param(one, marks=pytest.mark.soak if one in SLOW else ()) for one in CHANGES]
+)
 @pytest.mark.parametrize("before", [False, True], ids=["before install", "after install"])
 def test_a_changed_model_is_repaired_and_by_one_call_too(
     change: str, before: bool, monkeypatch: pytest.MonkeyPatch
