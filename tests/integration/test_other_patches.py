@@ -71,7 +71,7 @@ def _with_partial(model: Any) -> Any:
     return model
 
 
-CHANGES = {
+CHANGES: dict[str, Callable[[Any], Any]] = {
     "torch.compile(model)": _compiled,
     "a compiled forward": _with_compiled_forward,
     "model.compile()": _compiled_in_place,

@@ -230,7 +230,7 @@ def test_a_block_of_one_task_does_not_reach_another_and_reaches_the_threads_of_i
         ended.set()
         return outputs
 
-    async def both() -> list[list[Any]]:
+    async def both() -> tuple[list[Any], list[Any]]:
         return await asyncio.gather(suppressing(), other())
 
     inside, outside = asyncio.run(both())
