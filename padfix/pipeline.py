@@ -187,11 +187,12 @@ def choose_repair(call: GenerateCall, found: Found, traits: Traits, settings: Se
     """The repair that disturbs least.
 
     A batch that the caller left-padded keeps its columns where that is exact, and so does every batch where each new
-    width costs the model a new graph. Else columns that are pads in every row are dropped: a batch without pads is
-    exact for every model. Where left padding is not exact, or something stands in its way, rows of one length run
-    apart.
+    width costs the model a new graph, or other ranks a forward that they do not run. Else columns that are pads in
+    every row are dropped: a batch without pads is exact for every model. Where left padding is not exact, or something
+    stands in its way, rows of one length run apart.
     """
-    trims = bool(found.padding.misplaced) and not compat.wants_fixed_shapes(call, found.config)
+    keeps_width = compat.wants_fixed_shapes(call, found.config) or compat.width_counts_forwards(call, found.config)
+    trims = bool(found.padding.misplaced) and not keeps_width
     first = attempt(call, found, traits, settings, trim=trims)
     repairs = [first]
     if first.obstacles and not trims:
@@ -216,8 +217,8 @@ def _without_cache(
     """The call and its repair without the cache, where that is exact and with it none is."""
     if not repair.obstacles or found.cache is None or not found.cache.whole or not found.cache.is_one:
         return call, found, repair
-    if settings.strategy == "packed_prefill":  # forced, and what the caller's cache stands in the way of
-        return call, found, repair
+    if settings.strategy == "packed_prefill" or compat.width_counts_forwards(call, found.config):
+        return call, found, repair  # forced, and the cache stands in its way; other ranks may go on from theirs
     without = call.without(*CACHE_NAMES)
     again = detect(without, masked_padding(without)) or replace(
         found, cache=None, padding=replace(found.padding, cached=0)
@@ -253,6 +254,7 @@ def attempt(call: GenerateCall, found: Found, traits: Traits, settings: Settings
         obstacles += [*limits.pad_bound(call, config), *start_bound(call, config, plan)]
     obstacles += limits.negative_bound(call) if found.negative is not None else ()
     obstacles += media.filled_up(call, padding.real)
+    obstacles += limits.width_bound(call, config) if plan.trim else ()
     rewrite = not changes_nothing(call, config, plan, guessed=guessed)
     has_holes = padding.cached > 0 and plan.has_holes
     reads = tuple(limits.reads_history(call, config, has_holes=has_holes)) if plan.pads_remain and pad_aware else ()

@@ -48,6 +48,7 @@ __all__ = [
     "vocabulary_size",
     "wants_fixed_shapes",
     "whole_cache",
+    "width_counts_forwards",
 ]
 
 # A cache, as an argument and as a field of an output: `cache` in 5.24; up to 5.x `past_key_values`, and `cache_params`
@@ -120,20 +121,35 @@ def pad_id(config: GenerationConfig) -> int | None:
 
 
 def vocabulary_size(model: Any) -> int | None:
-    """The number of rows of the input embedding, or None where it cannot be told."""
+    """The number of rows of the input embedding, or None where it cannot be told.
+
+    A weight that is partitioned over ranks (ZeRO-3, FSDP1) has one axis or no entry between forwards: there the
+    configuration says it.
+    """
     try:
-        return int(model.get_input_embeddings().weight.shape[0])
-    except (AttributeError, NotImplementedError, TypeError, IndexError):
-        size = getattr(model.config, "vocab_size", None)
-        return size if isinstance(size, int) else None
+        rows, hidden = model.get_input_embeddings().weight.shape
+    except (AttributeError, NotImplementedError, TypeError, ValueError):
+        rows = hidden = 0
+    if rows and hidden:
+        return int(rows)
+    size = getattr(model.config, "vocab_size", None)
+    return size if isinstance(size, int) else None
 
 
 def steps_together(call: GenerateCall) -> bool:
-    """Whether ranks have to run the same number of forwards, derived as `generate` derives it: FSDP, ZeRO-3."""
-    asked = call.get("synced_gpus")
-    if asked is not None:
-        return bool(asked)
-    return several_ranks() and (is_deepspeed_zero3_enabled() or is_fsdp_managed_module(call.model))
+    """Whether ranks have to run the same number of forwards: `synced_gpus`, or weights in shards (FSDP, ZeRO-3).
+
+    With weights in shards every forward waits for the other ranks, whatever `synced_gpus` says; so it does where some
+    layers alone are sharded, which `generate` does not look for.
+    """
+    if call.get("synced_gpus"):
+        return True
+    return several_ranks() and (is_deepspeed_zero3_enabled() or any(map(is_fsdp_managed_module, call.model.modules())))
+
+
+def width_counts_forwards(call: GenerateCall, config: GenerationConfig) -> bool:
+    """Whether ranks step together and prefill in chunks: a prompt of another width takes another number of forwards."""
+    return getattr(config, "prefill_chunk_size", None) is not None and steps_together(call)
 
 
 def several_ranks() -> bool:

@@ -22,6 +22,7 @@ from .compat import (
     chunks_count_columns,
     encoder_penalty_reaches_every_row,
     repetition_penalty_skips_pads,
+    width_counts_forwards,
 )
 from .decoding import passed_by_caller
 from .guidance import needs_axes
@@ -39,6 +40,7 @@ __all__ = [
     "pad_bound",
     "reads_history",
     "unreadable_mask",
+    "width_bound",
 ]
 
 # Arguments that take the decoding loop out of our hands, or tokenize the prompt anew.
@@ -139,6 +141,12 @@ def _asked_for(names: Sequence[str], call: GenerateCall, config: GenerationConfi
 def _paged(config: GenerationConfig) -> Iterator[str]:
     if config.cache_implementation == "paged":
         yield 'cache_implementation="paged" (it feeds pads as tokens)'
+
+
+def width_bound(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
+    """What stands in the way of dropping columns."""
+    if width_counts_forwards(call, config):
+        yield f"prefill_chunk_size={config.prefill_chunk_size} (every rank has to run the same number of chunks)"
 
 
 def negative_bound(call: GenerateCall) -> Iterator[str]:
