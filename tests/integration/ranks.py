@@ -128,9 +128,7 @@ CASES: Mapping[str, Case] = {
         ("fsdp2 layers", "blenderbot"), ((right_padded, ROWS), (right_padded, FULL)), exact=(False, True)
     ),
     "one row and its pads": Case(("fsdp2", "blenderbot"), ((right_padded, ROWS[:1]), (right_padded, FULL)), pads=5),
-    "chunks": Case(
-        ("fsdp2", "llama"), ((right_padded, ROWS), (right_padded, LONG)), {"prefill_chunk_size": 4}, pads=5
-    ),
+    "chunks": Case(("fsdp2", "llama"), ((right_padded, ROWS), (right_padded, LONG)), {"prefill_chunk_size": 4}, pads=5),
     "ddp": Case(("ddp", "llama"), ((right_padded, ROWS), (left_padded, LONG))),
     "ddp, not exact": Case(("ddp", "blenderbot"), ((right_padded, ROWS), (left_padded, FULL))),
 }

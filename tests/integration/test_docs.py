@@ -85,8 +85,8 @@ PLUGIN = [] if entry_points(group="pytest11", name="padfix") else ["-p", "_padfi
 
 # A translation has the code of its original: tests/unit/test_pages.py.
 ORIGINALS = [page for page in RUN if page.parent.name != "zh"]
-# Run by the tests of what they are about: tests/integration/recipes.py.
-ELSEWHERE = {"docs/integrations.md"}
+# Run by the tests of what they are about: tests/integration/recipes.py, test_scale.py.
+ELSEWHERE = {"docs/integrations.md", "docs/scale.md"}
 CODE = [
     page
     for page in ORIGINALS
