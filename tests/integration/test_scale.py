@@ -29,7 +29,7 @@ COMMANDS = {
     if block.language == "sh"
 }
 NEEDS = {"split.py": "accelerate", "actors.py": "ray", "shards.py": "torch"}
-LIMIT = 100  # seconds
+LIMIT = 180  # seconds
 
 
 @pytest.fixture
