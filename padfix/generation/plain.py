@@ -60,6 +60,8 @@ def is_plain(call: GenerateCall) -> bool:
         return False
     if not QUIET.issuperset(call.arguments.keys() - {call.ids_name, call.mask_name, "generation_config"}):
         return False
+    if not isinstance(call.arguments.get("use_cache", True), bool):
+        return False
     size = vocabulary_size(call.model)
     if size is None or not _is_quiet(call, size) or cut_before_us(call.model) or not have_embeddings(ids, size):
         return False
