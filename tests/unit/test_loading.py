@@ -6,7 +6,9 @@ import json
 import logging
 import re
 import shutil
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from oracle import build
 from transformers import BartConfig, CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration
 from transformers.utils import logging as library_logging
 
+from padfix import loading
 from padfix.errors import LoadingError
 from padfix.loading import DTYPES, EMBEDDED, embedded, load, quiet, skeleton
 
@@ -210,3 +213,31 @@ def test_loading_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     load(str(EMBEDDED))
     skeleton(str(EMBEDDED))
     assert capfd.readouterr() == ("", "")
+
+
+CODE_OF_THE_FOLDER = """
+import pathlib
+pathlib.Path({marker!r}).touch()
+from transformers import LlamaConfig as Own, LlamaForCausalLM as OwnModel, PreTrainedTokenizerFast as OwnTokenizer
+"""
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+@pytest.mark.parametrize("what", ["load", "skeleton", "tokenizer"])
+def test_code_in_a_folder_runs_only_where_it_is_trusted(
+    what: str, trusted: bool, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr("sys.path", list(sys.path))
+    marker = tmp_path / "ran"
+    (folder / f"own_{what}.py").write_text(CODE_OF_THE_FOLDER.format(marker=str(marker)))
+    classes = {"AutoConfig": "Own", "AutoModelForCausalLM": "OwnModel"}
+    _change(folder / "config.json", {"auto_map": {auto: f"own_{what}.{own}" for auto, own in classes.items()}})
+    _change(folder / "tokenizer_config.json", {"auto_map": {"AutoTokenizer": [None, f"own_{what}.OwnTokenizer"]}})
+    with suppress(LoadingError):
+        getattr(loading, what)(str(folder), trust_remote_code=True) if trusted else getattr(loading, what)(str(folder))
+    assert marker.exists() is trusted
+
+
+def _change(file: Path, changes: dict[str, Any]) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))

@@ -305,6 +305,41 @@ def test_version_numbers_are_looked_at_in_one_place(module: Module) -> None:
     assert bool(asked | read) is (module.name in VERSIONS)
 
 
+# What is run, read and sent
+
+# Modules and functions that run code from data, start programs or reach a network.
+DANGEROUS_MODULES = {
+    *("cloudpickle", "code", "ctypes", "dill", "ftplib", "http", "httpx", "joblib", "marshal", "pickle", "pty"),
+    *("huggingface_hub", "requests", "runpy", "shelve", "smtplib", "socket", "subprocess", "urllib", "xmlrpc"),
+}
+DANGEROUS_CALLS = {"eval", "exec", "compile", "__import__"}
+DANGEROUS_ATTRIBUTES = {"os.system", "os.popen", "torch.load", "torch.save", "torch.hub"}
+DANGEROUS_STARTS = ("os.exec", "os.spawn", "os.posix_spawn")
+# `padfix run` is there to start the program that it is given, in the same Python.
+ALLOWED = {"padfix.run": {"os.execve", "subprocess"}}
+
+
+def _dangers(module: Module) -> set[str]:
+    found = {one.target.split(".")[0] for one in module.imports} & DANGEROUS_MODULES
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in DANGEROUS_CALLS:
+            found.add(node.func.id)
+        if isinstance(node, ast.Attribute):
+            name = ast.unparse(node)
+            found |= {name} if name in DANGEROUS_ATTRIBUTES or name.startswith(DANGEROUS_STARTS) else set()
+    return found
+
+
+@every_module
+def test_no_code_is_made_from_data_and_nothing_is_sent(module: Module) -> None:
+    assert _dangers(module) == ALLOWED.get(module.name, set())
+
+
+def test_files_beside_the_sources_are_json_and_safetensors() -> None:
+    files = [one for one in (ROOT / "padfix").rglob("*") if one.is_file() and "__pycache__" not in one.parts]
+    assert {one.suffix for one in files if one.name != "py.typed"} == {".py", ".json", ".safetensors"}
+
+
 # What is public
 
 
