@@ -276,7 +276,8 @@ def reads_history(call: GenerateCall, config: GenerationConfig, *, has_holes: bo
         value = getattr(config, name, None)
         sees_holes = has_holes and name == "repetition_penalty" and _is_not_one(value, call)
         if value is not None and (sees_holes or sees_pads(value, call)):
-            yield f"{name}={_shown(value)} (it reads the token history)"
+            shown = "..." if name.endswith("token_id") else _shown(value)
+            yield f"{name}={shown} (it reads the token history)"
     if config.min_length and config.min_new_tokens is None:
         yield f"min_length={config.min_length} (it counts pads; min_new_tokens does not)"
     for one in passed_by_caller(call):

@@ -70,7 +70,7 @@ class Hostile:
 
 
 # What transformers would not come to an end of.
-ENDLESS = (("max_new_tokens", "inf"), ("max_length", "inf"))
+ENDLESS = tuple((name, how) for name in ("max_new_tokens", "max_length") for how in ("inf", "NaN"))
 
 
 def _changes() -> st.SearchStrategy[tuple[str, str]]:

@@ -1,0 +1,63 @@
+"""bfloat16 and float16 on the CPU: rows whose first cells see no key give numbers, and each what it gets alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from oracle import PADDERS, ROWS, alone, build, together
+
+import padfix
+
+pytestmark = [
+    pytest.mark.usefixtures("installed"),
+    pytest.mark.filterwarnings("ignore:the field .* of this output is None:padfix.PadfixWarning"),
+]
+
+NARROW = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
+
+
+@pytest.mark.parametrize("strategy", ["auto", "packed_prefill"])
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("dtype", NARROW, ids=str)
+@pytest.mark.parametrize("name", ["llama", "mistral", "gpt2", "bloom"])
+def test_narrow_numbers_are_numbers_and_those_of_the_prompt_alone(
+    name: str, dtype: torch.dtype, attention: str, strategy: str
+) -> None:
+    if strategy == "packed_prefill" and name != "llama":
+        pytest.skip("not packed")
+    if attention == "sdpa" and name == "bloom":
+        pytest.skip("it has its own attention")
+    model = build(name, attn_implementation=attention).to(dtype)
+    expected = alone(model, ROWS, max_new_tokens=1)
+    scale = max(float(one.logits.abs().max()) for one in expected if one.logits is not None)
+    for padder in PADDERS.values():
+        batch = padder(ROWS, extra=3)
+        with padfix.override("fix", strategy=strategy):
+            got = together(model, batch, max_new_tokens=1)
+        for one, other in zip(got, expected, strict=True):
+            assert one.logits is not None
+            assert other.logits is not None
+            assert bool(one.logits.isfinite().all())
+            # What rounding of the inputs alone can make of the logits, in two layers of a few operations each.
+            assert float((one.logits - other.logits).abs().max()) <= 8 * NARROW[dtype] * scale
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("dtype", NARROW, ids=str)
+@pytest.mark.parametrize("name", ["llama", "mistral", "gpt2"])
+def test_hidden_states_and_caches_of_real_cells_are_numbers(name: str, dtype: torch.dtype, attention: str) -> None:
+    model: Any = build(name, attn_implementation=attention).to(dtype)
+    for padder in PADDERS.values():
+        batch = padder(ROWS, extra=3)
+        output = model.generate(
+            **batch, do_sample=False, max_new_tokens=1, return_dict_in_generate=True, output_hidden_states=True
+        )
+        real = batch["attention_mask"].bool()
+        for layer in output.hidden_states[0]:
+            assert bool(layer[real].isfinite().all())
+        cache = getattr(output, "past_key_values", None)
+        for layer in getattr(cache, "layers", ()):
+            if layer.keys.shape[2] == real.shape[1]:
+                assert all(bool(one.transpose(1, 2)[real].isfinite().all()) for one in (layer.keys, layer.values))
