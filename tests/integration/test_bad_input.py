@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from oracle import GREEDY, PADDERS, ROWS, build
-from stock import assert_stocks, outcome, suppressed_outcome, unchanged
+from stock import assert_replies, assert_stocks, new_tokens, outcome, suppressed_outcome, unchanged
 from torch import Tensor
 
 import padfix
@@ -220,3 +220,44 @@ def test_most_cases_are_errors_in_stock() -> None:
         stock = suppressed_outcome(functools.partial(model.generate, **_arguments(case, "right")))
         raised += [name] if stock.raised else []
     assert len(raised) > len(CASES) / 2
+
+
+@pytest.mark.parametrize("layout", ["right", "left"])
+@pytest.mark.parametrize("use_cache", [None, 0])
+def test_a_use_cache_that_is_neither_true_nor_false_is_exact(use_cache: Any, layout: str) -> None:
+    wanted = new_tokens(build("llama"), ROWS, **GREEDY, use_cache=use_cache)
+    batch = PADDERS[layout](ROWS)
+    output = build("llama").generate(**batch, **GREEDY, use_cache=use_cache)
+    assert_replies(output, batch["input_ids"], wanted)
+
+
+@pytest.mark.parametrize("value", [{}, 3, [[5]], object()], ids=["a dict", "a number", "a list", "an object"])
+def test_a_cache_that_is_none_is_stocks_to_refuse(value: Any) -> None:
+    batch = {**PADDERS["right"](ROWS), **GREEDY, "past_key_values": value}
+    stock = suppressed_outcome(lambda: build("blenderbot").generate(**batch))
+    got = outcome(lambda: build("blenderbot").generate(**batch))
+    assert stock.raised is not None
+    assert type(got.error) is type(stock.error)
+
+
+def test_arguments_that_cannot_be_read_are_named_in_strict_mode_and_stocks_else() -> None:
+    batch = {**PADDERS["right"](ROWS), **GREEDY, "assistant_model": torch.ones(3, 5)}
+    stock = suppressed_outcome(lambda: build("llama").generate(**batch))
+    got = outcome(lambda: build("llama").generate(**batch))
+    assert got.raised == stock.raised
+    assert got.said == []
+    with padfix.override("strict"):
+        strict = outcome(lambda: build("llama").generate(**batch))
+    assert isinstance(strict.error, (RightPaddingError, UnsupportedCallError))
+
+
+@pytest.mark.filterwarnings("ignore:Row 0 of decoder_input_ids:padfix.PadfixWarning")
+def test_a_decoder_row_without_a_token_shifts_no_other() -> None:
+    model, encoder = build("bart"), {"input_ids": torch.tensor([[5, 17, 2], [33, 8, 2]])}
+    prompts, mask = torch.tensor([[1, 5, 17, 0], [1, 11, 42, 0]]), torch.tensor([[0] * 4, [1, 1, 1, 0]])
+    output = model.generate(**encoder, decoder_input_ids=prompts, decoder_attention_mask=mask, **GREEDY)
+    alone = suppressed_outcome(
+        lambda: model.generate(input_ids=encoder["input_ids"][1:], decoder_input_ids=prompts[1:, :3], **GREEDY)
+    )
+    assert torch.equal(output[:, :4], prompts)
+    assert output[1, 4 : 4 + alone.output.shape[1] - 3].tolist() == alone.output[0, 3:].tolist()
