@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import GenerationConfig
-from transformers.utils import ModelOutput
+from transformers.utils.generic import ModelOutput
 
 from ..layout.plan import LayoutPlan
 from . import compat
