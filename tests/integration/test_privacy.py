@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
 from types import SimpleNamespace
@@ -68,7 +69,7 @@ def test_nothing_that_is_said_holds_a_prompt(
             model, batch = build(name, **SIZES), PADDERS[side](ROWS)
             arguments = {**batch, "do_sample": False, "max_new_tokens": 2, **changes}
             with padfix.override(mode):
-                got = outcome(lambda model=model, arguments=arguments: model.generate(**arguments))
+                got = outcome(functools.partial(model.generate, **arguments))
             said += [f"{side}, {what}: {one}" for one in got.said]
             if isinstance(got.error, PadfixError):
                 said.append(f"{side}, {what}: {got.error}")
