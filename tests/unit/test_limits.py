@@ -324,7 +324,7 @@ FLAGS: list[tuple[str, Any, str, list[Any]]] = [
     ("bad_words_ids", [[5, 6], [7]], "...", [[[5], [7]], []]),
     ("encoder_no_repeat_ngram_size", 2, "2", [0]),
     ("encoder_repetition_penalty", 1.5, "1.5", [1, 1.0]),
-    ("forced_bos_token_id", 0, "0", []),
+    ("forced_bos_token_id", 0, "...", []),
     ("no_repeat_ngram_size", 3, "3", [0]),
     ("sequence_bias", {(5, 6): -1.0}, "...", [{(5,): -1.0}, {}]),
     ("sequence_bias", [[[5, 6], -1.0]], "...", [[[[5], -1.0], [[7], 2.0]], [], 3]),
