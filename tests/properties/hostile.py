@@ -98,8 +98,8 @@ def arguments_of(name: str, case: Hostile) -> tuple[tuple[Any, ...], dict[str, A
     """The arguments by position and by name, made anew."""
     ids_name, mask_name = _names(name)
     rows = [row[:3] if case.layout == "none" else row for row in (*ROWS[:2], ROWS[0][::-1])]
-    rows = rows if case.layout == "none" else [list(row) for row in ROWS]
-    rows = [[BOS, *row] if name == "bart" else row for row in rows]
+    rows = rows if case.layout == "none" else [list(row) for row in ROWS]  # type: ignore
+    rows = [[BOS, *row] if name == "bart" else row for row in rows]  # type: ignore
     batch = PADDERS["right" if case.layout == "none" else case.layout](rows, extra=case.extra)
     ids, mask = batch["input_ids"], batch["attention_mask"]
     arguments: dict[str, Any] = {"do_sample": False, "max_new_tokens": NEW}
@@ -245,12 +245,12 @@ def replies_alone(name: str, case: Hostile) -> Alone | None:
         keywords[ids_name] = keywords.pop("inputs")
     ids, mask = keywords.pop(ids_name, None), keywords.pop(mask_name, None)
     mask = _implied(ids, keywords) if mask is None and name != "bart" else mask
-    if not _are_readable(ids, mask) or bool((mask != 0).all()):
+    if not _are_readable(ids, mask) or bool((mask != 0).all()):  # type: ignore
         return None
     replies: list[list[int] | None] = []
     raised: set[tuple[Any, str]] = set()
     for row in range(len(ids)):
-        prompt = ids[row][mask[row] != 0]
+        prompt = ids[row][mask[row] != 0]  # type: ignore
         if not len(prompt):
             replies.append(None)
             continue
@@ -331,6 +331,6 @@ def _ends(keywords: Mapping[str, Any]) -> set[int]:
     config = keywords.get("generation_config")
     if asked is None:
         asked = getattr(config, "eos_token_id", EOS)
-    listed = asked.flatten().tolist() if hasattr(asked, "tolist") else asked
+    listed = asked.flatten().tolist() if hasattr(asked, "tolist") else asked  # type: ignore
     several = listed if isinstance(listed, (list, tuple, set)) else [listed]
-    return {one for one in several if isinstance(one, (int, float))}
+    return {one for one in several if isinstance(one, (int, float))}  # type: ignore
