@@ -29,15 +29,23 @@ pytest.register_assert_rewrite(
 )
 
 # How many examples a property gets: HYPOTHESIS_PROFILE is dev (50; the default), ci (300; where CI is set), brief (100;
-# CI on older releases) or deep (5,000). ci and brief draw the same examples in every run, so that a red run speaks of
-# the change and not of the draw; dev and deep search anew each time, and what they find is kept in .hypothesis and
-# printed as a blob to replay.
+# CI on older releases), mutation (30, not made small where they fail) or deep (5,000). ci and brief draw the same
+# examples in every run, so that a red run speaks of the change and not of the draw; dev and deep search anew each time,
+# and what they find is kept in .hypothesis and printed as a blob to replay.
 hypothesis.settings.register_profile("dev", max_examples=50, deadline=None, print_blob=True)
 hypothesis.settings.register_profile(
     "ci", max_examples=300, deadline=None, print_blob=True, derandomize=True, database=None
 )
 hypothesis.settings.register_profile(
     "brief", max_examples=100, deadline=None, print_blob=True, derandomize=True, database=None
+)
+hypothesis.settings.register_profile(
+    "mutation",
+    max_examples=30,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate),
 )
 hypothesis.settings.register_profile("deep", max_examples=5000, deadline=None, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 import torch
 
 __all__ = ["untouched"]
+
+# What modules keep hooks in, and below torch 2.5 their buffers, is the second.
+CONTAINERS = (dict, OrderedDict, list)
 
 
 @contextmanager
@@ -35,7 +39,7 @@ def untouched(model: Any) -> Iterator[None]:
 def _entries(module: torch.nn.Module) -> dict[str | None, Any]:
     """The attributes of a module (under None), and the entries of those that are dicts or lists, as copies."""
     attributes = vars(module)
-    containers = {name: value for name, value in attributes.items() if type(value) in (dict, list)}
+    containers = {name: value for name, value in attributes.items() if type(value) in CONTAINERS}
     return {None: dict(attributes), **{name: value.copy() for name, value in containers.items()}}
 
 

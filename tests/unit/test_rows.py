@@ -43,3 +43,10 @@ def test_rows_of_one_length_have_no_pads(side: Any) -> None:
     ids, mask = padded([[5, 6], [7, 8]], 9, side)
     assert ids.tolist() == [[5, 6], [7, 8]]
     assert bool(mask.all())
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_rows_without_a_token_are_pads(side: Any) -> None:
+    ids, mask = padded([[], []], 9, side, extra=2)
+    assert ids.tolist() == [[9, 9], [9, 9]]
+    assert mask.tolist() == [[0, 0], [0, 0]]
