@@ -54,14 +54,14 @@ def detect(call: GenerateCall, masked: Padding | None) -> Found | None:
     padding, past = masked, None
     if padding is not None and cache is not None and cache.columns:
         padding, past = _beside_cache(call, cache, padding)
-    infers = call.mask is None and call.ids is not None and call.ids.ndim == 2
+    unmasked = call.ids if call.mask is None and call.ids is not None and call.ids.ndim == 2 else None
     stale = padding is None and cache is not None and _is_stale(call, cache)
-    if padding is None and negative is None and not stale and (not infers or _holds_no_pad(call)):
+    if padding is None and negative is None and not stale and (unmasked is None or _holds_no_pad(call, unmasked)):
         return None  # without resolving the config, which copies it
     config = compat.resolved_config(call)
     if config is None:
         return None
-    if infers:
+    if unmasked is not None:
         padding = inferred_padding(call, config)
         if padding is not None and cache is not None:
             padding = replace(padding, cached=cache.columns)
@@ -86,14 +86,12 @@ def _is_stale(call: GenerateCall, cache: PassedCache) -> bool:
     return cache.whole and contradiction(cache.cache, cache.columns, real, call.ids, padded=False) is not None
 
 
-def _holds_no_pad(call: GenerateCall) -> bool:
+def _holds_no_pad(call: GenerateCall, prompt: Tensor) -> bool:
     """Whether no id of the prompt can be the pad id, whichever of the configs that the call could run with counts."""
-    if call.ids is None:
-        return False
     ids = _pad_ids(call)
     if len(ids) == 1:
-        return not bool((call.ids == ids.pop()).any())
-    return not bool(torch.isin(call.ids, torch.tensor(sorted(ids), device=call.ids.device)).any())
+        return not bool((prompt == ids.pop()).any())
+    return not bool(torch.isin(prompt, torch.tensor(sorted(ids), device=prompt.device)).any())
 
 
 def _pad_ids(call: GenerateCall) -> set[int]:

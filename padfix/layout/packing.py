@@ -76,7 +76,7 @@ class Packing:
             same.triu_(1 - window)
         return same[:, None]
 
-    def pack(self, x: Tensor, *, fill: float = 0) -> Tensor:
+    def pack(self, x: Tensor, *, fill: float) -> Tensor:
         """The prompts in their rows, with `fill` in the empty cells.
 
         Shape: `x` (prompts, columns), left-padded, with as many columns as the longest prompt or more. Gives
@@ -88,7 +88,7 @@ class Packing:
         packed[rows, columns] = x[prompts, x.shape[1] - starts + positions]
         return packed
 
-    def unpack(self, states: Tensor, columns: int, *, copies: int = 1) -> Tensor:
+    def unpack(self, states: Tensor, columns: int, *, copies: int) -> Tensor:
         """What was computed for the packed rows, for each prompt in a row of its own, left-padded with 0.
 
         Shape: `states` (rows, heads, width, size). Gives (prompts * copies, heads, columns, size), each prompt's

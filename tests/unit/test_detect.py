@@ -183,3 +183,10 @@ def test_ids_are_left_as_they_were(dtype: torch.dtype) -> None:
     before = ids.clone()
     assert bits(from_ids(ids, EOS, [EOS])) == [[1, 1, 0], [1, 1, 1]]
     assert torch.equal(ids, before)
+
+
+def test_ids_are_read_where_they_are_whatever_the_default_device() -> None:
+    ids = torch.tensor([[5, 6, EOS, EOS], [5, 6, 7, EOS]])
+    with torch.device("meta"):
+        padding = from_ids(ids, EOS, [EOS])
+    assert bits(padding) == [[1, 1, 1, 0], [1, 1, 1, 1]]

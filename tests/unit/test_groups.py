@@ -56,3 +56,19 @@ def test_parts_that_do_not_fit_are_refused() -> None:
         groups.join([None, None], fill=0)
     with pytest.raises(ValueError, match="1 of 1 parts hold something, for 2 groups"):
         groups.join([torch.ones(1, 1)], fill=0)
+    with pytest.raises(ValueError, match="zip"):
+        groups.join([torch.ones(1, 1), torch.ones(2, 1, 1)], fill=0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "copies", "numbers"), [((0, 2), 1, [0, 2]), ((2, 0), 2, [4, 5, 0, 1]), ((1,), 3, [3, 4, 5])]
+)
+def test_copies_of_a_row_stand_in_turn(rows: tuple[int, ...], copies: int, numbers: list[int]) -> None:
+    assert Groups.repeated(rows, copies).tolist() == numbers
+
+
+def test_parts_are_joined_where_they_are_whatever_the_default_device() -> None:
+    parts = [torch.tensor([[7]]), torch.tensor([[5, 6], [8, 9]])]
+    with torch.device("meta"):
+        joined = Groups.of([2, 1, 2]).join(parts, fill=0)
+    assert joined.tolist() == [[5, 6], [7, 0], [8, 9]]

@@ -31,6 +31,7 @@ def left_padded(packing: Packing, columns: int) -> torch.Tensor:
         ([2, 2, 2], ((0,), (1,), (2,))),
         ([3, 0, 1], ((0,), (2,))),
         ([0, 0], ()),
+        ([], ()),
     ],
 )
 def test_longest_go_first_and_each_into_the_first_row_with_room(
@@ -38,7 +39,7 @@ def test_longest_go_first_and_each_into_the_first_row_with_room(
 ) -> None:
     packing = Packing.of(lengths)
     assert packing.rows == rows
-    assert packing.width == max(lengths)
+    assert packing.width == max(lengths, default=0)
 
 
 @given(LENGTHS)
@@ -100,3 +101,14 @@ def test_what_was_packed_comes_back_left_padded(lengths: list[int], extra: int, 
     own = x.where(x != PAD, 0)
     expected = torch.stack((own, own * 100), 1)[..., None] * torch.tensor([1.0, 0.5])
     assert torch.equal(apart, expected.repeat_interleave(copies, 0))
+
+
+def test_tensors_are_made_where_the_states_are_whatever_the_default_device() -> None:
+    packing = Packing.of([2, 1])
+    assert packing.positions.tolist() == [[0, 1], [0, 0]]
+    with torch.device("meta"):
+        packed = packing.pack(torch.tensor([[5, 6], [0, 7]], device="cpu"), fill=PAD)
+        apart = packing.unpack(packed[:, None, :, None], 2, copies=1)
+    assert packed.tolist() == [[5, 6], [7, PAD]]
+    assert apart[:, 0, :, 0].tolist() == [[5, 6], [0, 7]]
+    assert packing.mask(torch.device("meta")).device.type == "meta"
