@@ -7,7 +7,6 @@ are copied, put in another order or left out, and is forgotten with columns that
 
 from __future__ import annotations
 
-from dataclasses import is_dataclass
 from typing import Any
 
 import torch
@@ -39,8 +38,7 @@ def remember(output: Any, call: GenerateCall, real: Tensor | None = None, past: 
     """
     if isinstance(output, Tensor) and all(call.get(name) is None for name in CACHE_NAMES):
         return
-    fields = cache_fields(output) if is_dataclass(output) else ()
-    caches = [call.get(name) for name in CACHE_NAMES] + [getattr(output, name) for name in fields]
+    caches = [call.get(name) for name in CACHE_NAMES] + [getattr(output, name) for name in cache_fields(output)]
     seen = {id(cache): cache for cache in caches if _bearer(cache) is not None}
     if not seen or call.is_decoder_prompt:
         return

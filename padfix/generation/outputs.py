@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
@@ -36,7 +36,9 @@ def pads_after_end(sequences: Tensor, width: int, eos_ids: Collection[int], pad_
 
 
 def cache_fields(output: Any) -> tuple[str, ...]:
-    """The fields of an output that hold a cache."""
+    """The fields of an output that hold a cache; none where it is no `ModelOutput`."""
+    if not is_dataclass(output):
+        return ()
     # 5.24 answers for `past_key_values` as well, an alias that is no field.
     names = (field.name for field in fields(output))
     return tuple(name for name in names if name in CACHE_NAMES and getattr(output, name) is not None)

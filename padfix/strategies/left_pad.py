@@ -228,13 +228,12 @@ def with_caches(output: Any, job: Job) -> Any:
 
     A cache that cannot be moved is left out, with a warning.
     """
-    fields = () if isinstance(output, Tensor) else cache_fields(output)
+    fields = cache_fields(output)
     if not fields and job.cache is None:
         return output
     before, sizes = 0 if job.past is None else job.past.shape[1], windows(job.call.model)
-    if isinstance(output, Tensor):
-        if job.cache is not None:
-            cache_to_caller(job.cache.cache, job.plan, before=before, sizes=sizes)
+    if not fields and job.cache is not None:
+        cache_to_caller(job.cache.cache, job.plan, before=before, sizes=sizes)
         return output
     moved = {name: cache_to_caller(getattr(output, name), job.plan, before=before, sizes=sizes) for name in fields}
     for name in [name for name, cache in moved.items() if cache is None]:

@@ -252,3 +252,15 @@ def test_new_tokens_alone() -> None:
         "past_key_values= (a Unknown whose columns cannot be told apart or moved)"
     ]
     assert list(cache_bound(made, passed, plan, FULL[:, :5], 4)) == []
+
+
+@pytest.mark.parametrize(("columns", "movable"), [(6, True), (7, False), (8, False)])
+def test_cache_that_does_not_tell_the_windows_of_its_model(columns: int, movable: bool) -> None:
+    assert is_movable(((states(6), states(6)),), columns, trims=False, sizes={7, 9}) is movable
+
+
+def test_cache_of_lists_grows_where_it_is_dynamic() -> None:
+    dynamic_lists, static_lists = (type(f"{kind}Cache", (), {})() for kind in ("Dynamic", "Static"))
+    assert is_movable(dynamic_lists, 9, trims=True)
+    assert is_movable(static_lists, 9, trims=False)
+    assert not is_movable(static_lists, 9, trims=True)

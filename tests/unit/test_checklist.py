@@ -686,3 +686,12 @@ def test_right_side_has_the_remedy_that_helps(llama: Any, monkeypatch: pytest.Mo
 def test_tokenizer_in_place_of_the_model_is_named(llama: Any) -> None:
     with pytest.raises(TypeError, match="Pass the model first"):
         doctor(tokenizer(), llama)
+
+
+def test_pad_ids_that_nobody_names(llama: Any) -> None:
+    llama.config.pad_token_id = llama.generation_config.pad_token_id = None
+    words = tokenizer()
+    words.pad_token = None
+    seen = finding("pad ids", llama, words)
+    assert (seen.level, seen.remedy) == ("note", "See pad token.")
+    assert "tokenizer.pad_token_id is None, model.config.pad_token_id is None" in seen.seen

@@ -369,3 +369,13 @@ def test_output_that_cannot_be_written_is_one_line_and_status_2() -> None:
             check=False,
         )
     assert (ended.returncode, ended.stderr) == (2, "padfix: No space left on device.\n")
+
+
+def test_warnings_of_others_are_shown_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    def warns(*_: Any) -> int:
+        warnings.warn("something was seen", UserWarning, stacklevel=1)
+        return 0
+
+    monkeypatch.setattr(demo, "main", warns)
+    with pytest.warns(UserWarning, match="something was seen"):
+        assert main(["demo"]) == 0

@@ -65,3 +65,10 @@ def test_no_bar_without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rich.progress", None)
     with progress() as step:
         assert step is None
+
+
+def test_standard_output_may_be_any_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", text)
+    console().print("a line")
+    assert text.getvalue() == "a line\n"

@@ -247,3 +247,13 @@ def test_scores_that_are_no_tensor_are_handed_on() -> None:
     scores = (torch.zeros(1),)
     assert by_length(step, torch.tensor([[7, 8], [9, 10]]), scores, PerRow([1, 0])).tolist() == [8, 9]
     assert all(one is scores for one in seen)
+
+
+@pytest.mark.parametrize("trim", [True, False])
+def test_last_token_stands_in_the_callers_column(trim: bool) -> None:
+    one = history(trim=trim)
+    before = one.last_columns(model_ids(one, [[]] * 8)).tolist()
+    assert before == [2, 2, 3, 3, before[4], before[4], 3, 3]
+    assert one.last_columns(model_ids(one, NEW)).tolist() == [6] * 4
+    alone = History(LayoutPlan.from_mask(MASK), None)
+    assert alone.last_columns(torch.tensor(NEW)).tolist() == [1] * 4

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import copy
 import functools
+import importlib.metadata
 import inspect
 import logging
 import pickle
 import threading
 import time
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
+import transformers
 import wrapt
 from oracle import GREEDY, ROWS, alone, build, right_padded
 from transformers import LlamaForCausalLM
@@ -723,3 +726,26 @@ def test_guessed_padding_is_refused_in_strict_mode(model: Any) -> None:
     ids = right_padded(ROWS, pad=2)["input_ids"]
     with pytest.raises(AmbiguousPaddingError, match="Rows 1, 2 of input_ids"):
         model.generate(input_ids=ids, pad_token_id=2, **GREEDY)
+
+
+def test_release_is_told_by_the_installed_package_where_the_module_names_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nameless = types.ModuleType("no_package_of_this_name.utils")
+    assert patch._transformers_version(nameless) == transformers.__version__
+
+    def missing(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+    assert patch._transformers_version(nameless) == "0.0"
+    assert patch._transformers_version(types.ModuleType("transformers.utils")) == transformers.__version__
+
+
+def test_output_without_sequences_stays_as_the_model_saw_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = (torch.zeros(2), "of somebody")
+    monkeypatch.setattr(GenerationMixin, "generate", lambda self, *args, **kwargs: given)
+    padfix.install("fix")
+    with pytest.warns(padfix.PadfixWarning, match="the output is a tuple without sequences"):
+        assert build("llama").generate(**BATCH, **GREEDY) is given
+    padfix.uninstall()

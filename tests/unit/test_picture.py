@@ -25,7 +25,7 @@ from padfix.errors import LoadingError, PromptError
 from padfix.loading import embedded
 from padfix.picture.batch import of_prompts
 from padfix.picture.cells import ASCII, SIGNS
-from padfix.picture.texts import shown
+from padfix.picture.texts import shown, token_texts
 
 Output = pytest.CaptureFixture[str]
 MASKS = {
@@ -491,3 +491,14 @@ def test_command_without_rich_names_it(monkeypatch: pytest.MonkeyPatch, capsys: 
 
 def test_error_of_loading_is_padfix_s_own() -> None:
     assert issubclass(LoadingError, padfix.PadfixError)
+
+
+@pytest.mark.parametrize("fault", [IndexError, KeyError, OverflowError, TypeError, ValueError])
+def test_token_that_the_tokenizer_cannot_decode_is_unknown(fault: type[Exception]) -> None:
+    class Faulty(Tokens):
+        def decode(self, ids: Sequence[int]) -> str:
+            if ids == [1]:
+                raise fault
+            return super().decode(ids)
+
+    assert token_texts(Faulty("one", "two"), [1, 2, 9]) == {1: "?", 2: "two", 9: "?"}

@@ -16,7 +16,7 @@ from words import TEMPLATE, UNK, WITH_BOS, text, worded
 
 import padfix
 from padfix.errors import MissingPadTokenError, PadfixWarning, PromptError
-from padfix.policy import BatchPolicy, PreparedBatch
+from padfix.policy import BatchPolicy, PreparedBatch, named_positions
 from padfix.special import RESERVED_PAD_TOKENS, end_ids, pad_token_id, until_end
 
 RESERVED = {50: "<pad>"}
@@ -482,3 +482,11 @@ def test_arguments_in_another_order_are_named() -> None:
             BatchPolicy().decode_replies(tokenizer, torch.tensor([[5, 6, 7]]), wrong)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="in this order"):
         BatchPolicy().decode_replies(torch.tensor([[5, 6, 7]]), tokenizer, batch)
+
+
+def test_an_index_that_is_out_of_another_range_passes(llama: Any) -> None:
+    limit = llama.config.max_position_embeddings
+    with pytest.raises(IndexError, match="of theirs"), named_positions(llama, limit - 3, 3):
+        raise IndexError("of theirs")
+    with pytest.raises(PromptError, match=f"has {limit - 2} tokens"), named_positions(llama, limit - 2, 3):
+        raise IndexError("of the table")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,3 +90,32 @@ def test_script_of_the_name_of_a_command_is_a_script(tmp_path: Path, monkeypatch
 def test_child_answers_for_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on Windows."""
     assert run._as_child([sys.executable, "-c", "raise SystemExit(7)"], os.environ) == 7
+
+
+def test_child_is_waited_for_whoever_interrupts(monkeypatch: pytest.MonkeyPatch) -> None:
+    wait, interrupts = subprocess.Popen.wait, [KeyboardInterrupt(), KeyboardInterrupt()]
+
+    def interrupted(child: subprocess.Popen[Any], *args: Any, **kwargs: Any) -> int:
+        if interrupts:
+            raise interrupts.pop()
+        return wait(child, *args, **kwargs)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", interrupted)
+    assert run._as_child([sys.executable, "-c", "raise SystemExit(7)"], os.environ) == 7
+    assert interrupts == []
+
+
+def test_off_in_the_environment_wins_over_a_mode(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def as_child(command: Any, environ: Any) -> int:
+        assert environ == dict(os.environ)
+        return 3
+
+    monkeypatch.setattr(run, "is_off_in_environment", lambda: True)
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setattr(run, "_as_child", as_child)
+    assert run.run(["-c", ""], mode="strict") == 3
+    assert capsys.readouterr().err == "padfix: PADFIX=off in the environment wins over --mode strict.\n"
+    assert run.run(["-c", ""]) == 3
+    assert capsys.readouterr().err == ""
