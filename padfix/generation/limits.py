@@ -89,7 +89,7 @@ def _has_long_sequence(value: Any, call: GenerateCall) -> bool:
     # {(ids): bias}, or [[[ids], bias], ...], or [[ids], ...]
     if not isinstance(value, (Mapping, Sequence)):
         return False  # transformers refuses it
-    sequences = value if isinstance(value, Mapping) else [one[0] if _is_nested(one) else one for one in value]
+    sequences = (one[0] if _is_nested(one) else one for one in value)
     return any(isinstance(one, Sequence) and len(one) > 1 for one in sequences)
 
 

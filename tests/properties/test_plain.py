@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers import GenerationConfig
 
 from padfix import PadfixWarning
+from padfix.generation import plain as plain_module
 from padfix.generation.call import bind
 from padfix.generation.pads import detect, masked_padding
 from padfix.generation.plain import QUIET, is_plain
@@ -153,3 +154,29 @@ def test_a_method_of_the_instance_that_makes_its_configs_is_not_plain() -> None:
             assert not plain()
         finally:
             del runs._prepare_generation_config
+
+
+@pytest.mark.parametrize(
+    ("value", "default", "expected"),
+    [
+        (float("1.5"), 1.5, True),
+        (1, 1.0, False),
+        (2.5, 1.5, False),
+        ("no", "no", True),
+        ([1], [1], True),
+        ([1], [2], False),
+        (torch.ones(1), torch.ones(1), False),
+        (1.5, None, False),
+        (None, 1.5, True),
+        (False, True, True),
+    ],
+)
+def test_a_field_at_its_default_is_plain(
+    value: Any, default: Any, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed = GenerationConfig(max_new_tokens=3)
+    defaults = {**vars(GenerationConfig()), "a_new_flag": default}
+    monkeypatch.setattr(plain_module, "_defaults", lambda: defaults)
+    vars(passed)["a_new_flag"] = value
+    with own_config(model("llama"), {}):
+        assert plain(generation_config=passed) is expected

@@ -297,9 +297,15 @@ def test_positions_are_those_that_the_configuration_names(name: str, config: Any
     assert position_limit(build(name, **config)) == limit
 
 
-@pytest.mark.parametrize(("named", "limit"), [(40, 40), (None, None), (-1, None), (0, None), ("all", None)])
+@pytest.mark.parametrize(("named", "limit"), [(40, 40), (1, 1), (None, None), (-1, None), (0, None), ("all", None)])
 def test_positions_are_a_number_of_the_text_model(named: Any, limit: int | None) -> None:
     text = SimpleNamespace(max_position_embeddings=named)
     whole = SimpleNamespace(max_position_embeddings=7, get_text_config=lambda: text)
     assert position_limit(SimpleNamespace(config=whole)) == limit
     assert position_limit(SimpleNamespace(config=text)) == limit
+
+
+def test_keyword_beside_a_passed_config_is_what_is_replaced(model: Any) -> None:
+    arguments = {**ask(model, "passed", max_length=23), "max_length": 15}
+    changes = reduced(*bound(model, prompt(model, "ids"), arguments), TRIM, counts_columns=True)
+    assert changes == {"max_length": 15 - TRIM}

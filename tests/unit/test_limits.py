@@ -12,6 +12,7 @@ from oracle import GREEDY, PAD, ROWS, build, embedded, left_padded, right_padded
 from transformers import GenerationConfig
 from transformers.generation.logits_process import NoRepeatNGramLogitsProcessor, RepetitionPenaltyLogitsProcessor
 
+import padfix
 from padfix.generation import limits
 from padfix.generation.call import SEQUENCE_AXES, GenerateCall, bind
 from padfix.generation.compat import (
@@ -411,3 +412,91 @@ def test_repetition_penalty_misses_tokens_of_left_padded_embeddings() -> None:
     together = as_it_is(model, embedded(model, left_padded(ROWS)), repetition_penalty=3.0)
     assert together[0] == apart[0]  # the row without pads
     assert together[1:] != apart[1:]
+
+
+@pytest.mark.parametrize("value", [[[]], [[], [5]], [[[], 2.0]]], ids=str)
+def test_empty_sequence_is_transformers_business(value: Any) -> None:
+    assert reads_history({"bad_words_ids": value}) == []
+
+
+@pytest.mark.parametrize(
+    ("axes", "shape", "fits"),
+    [
+        ((0, 1), (3, 4), True),
+        ((2, 1), (7, 4, 3), True),
+        ((2, 1), (7, 4, 1), True),
+        ((2, 1), (3, 4), False),
+        ((1, 2), (7, 3), False),
+        ((-3, -2), (3, 4, 7), True),
+        ((-3, -2), (3, 4), False),
+        ((0, -1), (3, 7, 4), True),
+    ],
+    ids=str,
+)
+def test_tensor_that_was_registered_has_the_prompts_sizes_on_its_axes(
+    axes: tuple[int, int], shape: tuple[int, ...], fits: bool
+) -> None:
+    padfix.register_prompt_tensor("segments", *axes)
+    said = f"segments= of shape {shape}, where the prompt has shape (3, 4)"
+    assert list(limits.misfits(call(segments=torch.zeros(shape)))) == ([] if fits else [said])
+
+
+def test_one_axis_is_not_both_rows_and_columns() -> None:
+    padfix.register_prompt_tensor("segments", 0, -1)
+    square = torch.full((4, 4), 5)
+    said = "segments= of shape (4,), where the prompt has shape (4, 4)"
+    assert list(limits.misfits(call(input_ids=square, attention_mask=None, segments=torch.zeros(4)))) == [said]
+
+
+# What others have done to the prompts
+
+
+class BlipTextLMHeadModel(Model):
+    """A text model whose outer model writes the start token into the first column."""
+
+
+def cut(ids: Any, mask: Any = MASK, start: Any = 1) -> GenerateCall:
+    text = BlipTextLMHeadModel(False)
+    text.config.bos_token_id = start
+    made = bind(text, (), {"input_ids": ids, **({} if mask is None else {"attention_mask": mask})})
+    assert made is not None
+    return made
+
+
+LEFT = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]])
+UNDER = "BlipTextLMHeadModel (the model around it has put the start token of padded rows under their pads)"
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (cut(torch.tensor([[1, 0, 6, 7], [1, 5, 6, 7]]), LEFT), [UNDER]),
+        (cut(torch.tensor([[1, 0, 6, 7], [5, 5, 6, 7]]), LEFT), [UNDER]),
+        (cut(torch.tensor([[1, 0, 1, 7], [1, 5, 6, 7]]), LEFT), []),  # the row has its own
+        (cut(torch.tensor([[0, 0, 6, 7], [1, 5, 6, 7]]), LEFT), []),  # nothing was put there
+        (cut(torch.tensor([[0, 1, 6, 7], [1, 5, 6, 7]]), LEFT), []),
+        (cut(torch.tensor([[1, 5, 6, 0], [5, 6, 7, 8]]), torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]])), []),
+        (cut(torch.tensor([[1, 0, 6, 7], [1, 5, 6, 7]]), None), []),
+        (cut(torch.tensor([[1, 0, 6, 7], [1, 5, 6, 7]]), LEFT[:, :3]), []),
+        (cut(torch.tensor([[1, 0, 6, 7], [1, 5, 6, 7]]), LEFT, None), []),
+    ],
+)
+def test_start_token_under_pads_is_named(made: GenerateCall, said: list[str]) -> None:
+    assert list(limits.pad_bound(made, config())) == said
+
+
+def test_columns_of_a_prompt_that_was_cut_do_not_move() -> None:
+    said = list(limits.layout_bound(cut(IDS), config(), pads_remain=True))
+    assert said == ["BlipTextLMHeadModel (the model around it has cut off the last column, whatever stood there)"]
+
+
+@pytest.mark.parametrize("inner", [False, True])
+def test_negative_prompt_of_positions_with_several_axes_is_named(inner: bool) -> None:
+    several: Any = Model(False)
+    outer: Any = Model(False) if inner else several
+    several.get_rope_index = print
+    outer.model = several
+    made = bind(outer, (), {"input_ids": IDS})
+    assert made is not None
+    assert list(limits.negative_bound(made)) == ["negative_prompt_ids= (the position ids of Model have several axes)"]
+    assert list(limits.negative_bound(call())) == []

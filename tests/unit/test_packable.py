@@ -322,6 +322,6 @@ def test_kinds_of_layers_count_where_the_forward_makes_a_mask_for_each() -> None
     mistral = windowed("mistral", sliding_window=4, layer_types=kinds)
     assert not takes_masks_by_kind(mistral)
     assert windows_by_kind(mistral, 9) is None
-    if RELEASE >= PACKABLE["Gemma3ForCausalLM"]:
+    if PACKABLE["Gemma3ForCausalLM"] <= RELEASE:
         gemma = windowed("gemma3", sliding_window=4, layer_types=kinds)
         assert windows_by_kind(gemma, 9) == {"full_attention": None, "sliding_attention": 4}

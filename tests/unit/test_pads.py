@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from transformers import DynamicCache, GenerationConfig
 
 from padfix.generation import compat
 from padfix.generation.call import GenerateCall, bind
+from padfix.generation.marks import remember
 from padfix.generation.pads import Found, detect, inferred_padding, masked_padding
 from padfix.layout.detect import Padding
 
@@ -241,3 +243,75 @@ def test_an_empty_cache_changes_nothing(llama: Any) -> None:
     seen = found(llama, attention_mask=MASK, past_key_values=DynamicCache())
     assert seen is not None
     assert (seen.padding.cached, seen.past) == (0, None)
+
+
+# What is remembered on a cache
+
+SEEN = torch.tensor([[5, 6, 7, 8], [PAD, 9, 10, 11]])
+REPLY = torch.tensor([[21, 22], [EOS, 31]])
+WHOLE = torch.cat((SEEN, REPLY, torch.tensor([[41], [42]])), 1)
+
+
+def gone_on(model: Any) -> Any:
+    """A cache that a batch with one pad has filled, and whose second row has ended early."""
+    cache: Any = DynamicCache()
+    keys = torch.arange(2 * 2 * 5 * 4).reshape(2, 2, 5, 4).float()
+    for layer in range(2):
+        cache.update(keys + layer, -keys, layer)
+    first = call(model, input_ids=SEEN, attention_mask=(SEEN != PAD).long(), past_key_values=cache)
+    remember(torch.cat((SEEN, REPLY), 1), first, SEEN != PAD)
+    return cache
+
+
+def test_pads_that_are_in_a_cache_alone_make_a_padded_call(llama: Any) -> None:
+    full = torch.ones_like(WHOLE)
+    cache = gone_on(llama)
+    seen = found(llama, input_ids=WHOLE, attention_mask=full, past_key_values=cache)
+    assert seen is not None
+    assert (real(seen), seen.past, seen.negative) == (full.tolist(), None, None)
+    assert seen.cache is not None
+    new = torch.ones(2, 5 + 2).long()
+    alone = found(llama, input_ids=WHOLE[:, -2:], attention_mask=new, past_key_values=cache)
+    assert alone is None  # of new tokens alone the mask would have to say it
+
+
+def test_of_a_cache_without_pads_only_what_follows_the_end_of_a_row_counts(llama: Any) -> None:
+    prompt = SEEN.masked_fill(SEEN == PAD, 12)
+    reply = torch.tensor([[21, 22, 23], [EOS, 31, 32]])
+    cache: Any = DynamicCache()
+    keys = torch.arange(2 * 2 * 6 * 4).reshape(2, 2, 6, 4).float()
+    for layer in range(2):
+        cache.update(keys + layer, -keys, layer)
+    remember(torch.cat((prompt, reply), 1), call(llama, input_ids=prompt, past_key_values=cache))
+    whole = torch.cat((prompt, reply), 1)
+
+    def asked(row: int, column: int, token: int) -> Found | None:
+        ids = whole.clone()
+        ids[row, column] = token
+        return found(llama, input_ids=ids, attention_mask=torch.ones_like(ids), past_key_values=cache)
+
+    assert asked(1, 5, 31) is None  # what is there
+    assert asked(0, 5, 66) is None  # other tokens are the caller's business, for a prompt alone too
+    assert asked(1, 0, 66) is None
+    assert asked(1, 5, 66) is not None
+
+
+@pytest.mark.parametrize("ends", [[3, OTHER], [OTHER, 3]])
+def test_the_first_of_several_ends_is_the_pad(llama: Any, ends: list[int], resolved: list[Any]) -> None:
+    without(llama, "pad_token_id", "eos_token_id")
+    for pad in ends:
+        with torch.device("meta"):
+            seen = found(llama, input_ids=IDS.masked_fill(IDS == PAD, pad), eos_token_id=ends)
+        assert real(seen) == (MASK.tolist() if pad == ends[0] else None)
+    assert len(resolved) == 2
+
+
+def test_a_pad_that_the_text_models_configuration_names_is_looked_for(llama: Any, resolved: list[Any]) -> None:
+    without(llama, "pad_token_id", "eos_token_id")
+    text = copy.deepcopy(llama.config)
+    text.eos_token_id = OTHER
+    object.__setattr__(llama.config, "get_text_config", lambda **_: text)
+    found(llama, input_ids=IDS.masked_fill(IDS == PAD, OTHER))
+    assert len(resolved) == 1
+    found(llama, input_ids=IDS)
+    assert len(resolved) == 1

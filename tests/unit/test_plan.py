@@ -1,4 +1,4 @@
-"""The plan beside its laws (tests/properties/test_layout.py): the default device, wide batches, what it says of itself."""
+"""The plan beside its laws in properties/: wide batches, the default device, what it says of itself."""
 
 from __future__ import annotations
 

@@ -68,9 +68,13 @@ def test_it_is_put_back(what: str) -> None:
 
 def test_it_is_put_back_after_an_error_which_passes() -> None:
     model = Model()
-    with pytest.raises(KeyError), untouched(model):
+
+    def fails() -> None:
         model.state = "after"
         raise KeyError
+
+    with pytest.raises(KeyError), untouched(model):
+        fails()
     assert model.state == "before"
 
 
