@@ -212,3 +212,11 @@ def test_every_prompt_tensor_of_the_design_has_its_axes() -> None:
         ),
     }
     assert not {*SEQUENCE_AXES} & {"input_ids", "attention_mask", *CACHE_NAMES}
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [((2, 3), -2), ((3, 2, 3), -2), ((1, 3), None), ((2,), None), ((), None), ((2, 3, 1), None)],
+)
+def test_rows_of_positions_are_on_the_last_axis_but_one(shape: tuple[int, ...], axis: int | None) -> None:
+    assert bound(IDS, position_ids=torch.zeros(shape)).rows_axis("position_ids") == axis

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -500,3 +501,39 @@ def test_negative_prompt_of_positions_with_several_axes_is_named(inner: bool) ->
     assert made is not None
     assert list(limits.negative_bound(made)) == ["negative_prompt_ids= (the position ids of Model have several axes)"]
     assert list(limits.negative_bound(call())) == []
+
+
+# Rows of one length apart from the others
+
+
+def apart(encoder_decoder: bool = False, /, **arguments: Any) -> list[str]:
+    made = call(encoder_decoder, **arguments)
+    return list(limits.layout_bound(made, config(), pads_remain=False, apart=True))
+
+
+def test_rows_that_run_apart_share_no_cache() -> None:
+    assert apart() == []
+    for name in CACHE_NAMES:
+        assert apart(**{name: object()}) == [f"{name}= (rows that run apart cannot share a cache)"]
+        assert list(limits.layout_bound(call(**{name: object()}), config(), pads_remain=False)) == []
+
+
+def test_prompt_of_a_decoder_can_run_apart_where_everything_fits() -> None:
+    assert apart(True) == []
+    assert apart(token_type_ids=torch.zeros(3, 5)) != []
+    said = "decoder_position_ids= of shape (3, 5), where the prompt has shape (3, 4)"
+    misfit = {"attention_mask": MASK, "input_ids": IDS, "decoder_position_ids": torch.zeros(3, 5)}
+    assert apart(True, **misfit) == [said]
+
+
+def test_offsets_of_an_adapter_count_columns() -> None:
+    model = Model(False)
+    model.register_forward_pre_hook(partial(print, alora_offsets=[2, None, 3]))
+    made = bind(model, (), {"input_ids": IDS})
+    assert made is not None
+    said = ["alora_offsets= (PEFT has counted columns, pads included)"]
+    assert list(limits.layout_bound(made, config(), pads_remain=False)) == said
+
+
+def test_mask_of_the_prompts_shape_is_no_misfit_whatever_its_values() -> None:
+    assert list(limits.misfits(call(attention_mask=MASK * 2))) == []

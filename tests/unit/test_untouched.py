@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ class Model(nn.Module):
         self.inner = nn.Linear(2, 2)
         self.state: Any = "before"
         self.seen: list[Any] = [1, 2]
+        self.single: list[Any] = [1]
         self.held: dict[str, Any] = {"a": 1, "b": 2}
         self.in_order: OrderedDict[str, Any] = OrderedDict(a=1)
         self.register_buffer("counted", torch.zeros(2))
@@ -33,7 +35,7 @@ def kept(model: nn.Module) -> list[Any]:
     return found
 
 
-CHANGES = {
+CHANGES: Mapping[str, Callable[[Any], Any]] = {
     "an attribute is new": lambda model: setattr(model, "other", 3),
     "an attribute is another": lambda model: setattr(model, "state", "after"),
     "an attribute is gone": lambda model: delattr(model, "state"),
@@ -41,6 +43,7 @@ CHANGES = {
     "a list has grown": lambda model: model.seen.append(3),
     "a list has shrunk": lambda model: model.seen.clear(),
     "a list holds another": lambda model: model.seen.__setitem__(1, 9),
+    "a list holds nothing of before": lambda model: model.single.__setitem__(0, 9),
     "a list is another": lambda model: setattr(model, "seen", []),
     "a dict has grown": lambda model: model.held.update(c=3),
     "a dict has shrunk": lambda model: model.held.pop("a"),
