@@ -180,3 +180,10 @@ def test_a_field_at_its_default_is_plain(
     vars(passed)["a_new_flag"] = value
     with own_config(model("llama"), {}):
         assert plain(generation_config=passed) is expected
+
+
+def test_a_private_field_says_nothing() -> None:
+    passed = GenerationConfig(max_new_tokens=3)
+    vars(passed)["_a_flag"] = 3
+    with own_config(model("llama"), {}):
+        assert plain(generation_config=passed)

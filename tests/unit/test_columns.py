@@ -48,7 +48,7 @@ def test_columns_of_a_cache(cache: Any, columns: int) -> None:
 
 def test_other_faults_of_a_cache_are_its_own() -> None:
     with pytest.raises(KeyError):
-        columns_of(SimpleNamespace(get_seq_length=lambda: {}["columns"]))
+        columns_of(SimpleNamespace(get_seq_length=lambda: dict[str, int]()["columns"]))
 
 
 def test_tensors_lie_by_layer_the_keys_first() -> None:

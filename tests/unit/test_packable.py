@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -37,7 +38,7 @@ def llama() -> Any:
 
 
 def obstacles(
-    model: Any, fields: Mapping[str, Any] | None = None, /, *, traits: Mapping[str, Any] | None = None, **changes: Any
+    model: Any, fields: Mapping[str, Any] | None = None, /, *, traits: Any = None, **changes: Any
 ) -> list[str]:
     """Why a padded batch of two prompts cannot be packed, with these fields of the config and arguments."""
     arguments = {name: value for name, value in {**BATCH, **changes}.items() if value is not None}
@@ -230,6 +231,19 @@ def with_its_own_inputs(model: Any) -> None:
     model.prepare_inputs_for_generation = model.prepare_inputs_for_generation
 
 
+def told(model: Any, **told_of_rows: Any) -> None:
+    """Tells a layer something for each row, as PEFT does."""
+    model.model.layers[0].register_forward_pre_hook(partial(torch.nn.functional.relu, **told_of_rows))
+
+
+def with_adapters_of_rows(model: Any) -> None:
+    told(model, adapter_names=["one", "other"])
+
+
+def with_offsets_of_rows(model: Any) -> None:
+    told(model, alora_offsets=[3, None])
+
+
 WATCHED = "forward hooks would see packed rows"
 OWN = "a forward of the model, or what prepares its inputs and masks, is not the library's own"
 
@@ -241,6 +255,8 @@ OWN = "a forward of the model, or what prepares its inputs and masks, is not the
         (quantised, "the model is quantised"),
         (hooked, WATCHED),
         (hooked_before, WATCHED),
+        (with_adapters_of_rows, WATCHED),
+        (with_offsets_of_rows, WATCHED),
         (with_its_own_forward, OWN),
         (with_its_own_inputs, OWN),
     ],

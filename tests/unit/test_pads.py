@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,7 +24,7 @@ OTHER = 57
 
 
 @pytest.fixture
-def llama() -> Iterator[Any]:
+def llama() -> Any:
     """A Llama whose configs name the pad and the EOS of the oracle."""
     return build("llama")
 
