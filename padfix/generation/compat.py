@@ -123,8 +123,7 @@ def pad_id(config: GenerationConfig) -> int | None:
 def vocabulary_size(model: Any) -> int | None:
     """The number of rows of the input embedding, or None where it cannot be told.
 
-    A weight that is partitioned over ranks (ZeRO-3, FSDP1) has one axis or no entry between forwards: there the
-    configuration says it.
+    A weight in shards (ZeRO-3, FSDP1) has one axis or no entry between forwards: there the configuration says it.
     """
     try:
         rows, hidden = model.get_input_embeddings().weight.shape
@@ -139,8 +138,8 @@ def vocabulary_size(model: Any) -> int | None:
 def steps_together(call: GenerateCall) -> bool:
     """Whether ranks have to run the same number of forwards: `synced_gpus`, or weights in shards (FSDP, ZeRO-3).
 
-    With weights in shards every forward waits for the other ranks, whatever `synced_gpus` says; so it does where some
-    layers alone are sharded, which `generate` does not look for.
+    With shards every forward waits for the other ranks, whatever `synced_gpus` says, also where some layers alone have
+    them, which `generate` does not look for.
     """
     if call.get("synced_gpus"):
         return True

@@ -119,7 +119,7 @@ def pad_bound(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
     penalty, rows = config.encoder_repetition_penalty, (config.num_beams, config.num_return_sequences)
     if penalty not in (None, 1) and not set(rows) <= {None, 1} and not encoder_penalty_reaches_every_row():
         yield f"encoder_repetition_penalty={penalty} (this release applies it to some of a prompt's rows)"
-    cached = call.arguments.get("use_cache", True)
+    cached = call.arguments.get("use_cache", config.use_cache)
     if not cached and cached is not False:  # the model makes caches all the same
         yield f"use_cache={_shown(cached)} (its positions count pads; True and False are exact)"
     yield from _paged(config)

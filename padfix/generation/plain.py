@@ -60,8 +60,6 @@ def is_plain(call: GenerateCall) -> bool:
         return False
     if not QUIET.issuperset(call.arguments.keys() - {call.ids_name, call.mask_name, "generation_config"}):
         return False
-    if not isinstance(call.arguments.get("use_cache", True), bool):
-        return False
     size = vocabulary_size(call.model)
     if size is None or not _is_quiet(call, size) or cut_before_us(call.model) or not have_embeddings(ids, size):
         return False
@@ -89,6 +87,9 @@ def _is_quiet(call: GenerateCall, size: int) -> bool:
     configs = (own,) if passed is None else (passed, own)
     if not all(isinstance(one, GenerationConfig) and _has_only_quiet(one) for one in configs):
         return False
+    asked = [one.use_cache for one in configs if one.use_cache is not _defaults()["use_cache"]]
+    if not all(isinstance(one, bool) for one in (call.arguments.get("use_cache", True), *asked)):
+        return False  # None or 0, under which positions count pads
     pads = (call.get("pad_token_id"), *(one.pad_token_id for one in configs))
     return all(pad is None or (type(pad) is int and 0 <= pad < size) for pad in pads)
 
