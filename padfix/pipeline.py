@@ -31,7 +31,7 @@ from .strategies import ONE_CALL, STRATEGIES, Strategy, choose, is_right_already
 from .strategies.encoder import encoder_aware
 from .strategies.job import Job
 from .strategies.left_pad import changes_nothing
-from .strategies.probe import probed
+from .strategies.probe import OUT_OF_MEMORY, probed
 
 __all__ = [
     "Repair",
@@ -73,7 +73,7 @@ def run(
     except PadfixError as error:
         notices.tell(error)
         raise
-    except PadfixWarning:  # a filter of the caller's makes it an error
+    except (PadfixWarning, *OUT_OF_MEMORY):  # a warning that a filter of the caller's makes an error
         raise
     except Exception as error:  # an argument may be of any kind
         return unread(lambda: original(model, *args, **kwargs), error, settings)

@@ -37,7 +37,7 @@ class PassedCache:
         columns: The number of columns that it holds; 0 for one that is to be filled.
         whole: Whether the call brings the whole sequences, those of the cached columns included, so that the cache
             could be done without.
-        is_one: Whether it is a cache at all, such as transformers takes.
+        is_one: Whether it is a cache such as transformers takes, of the prompt's rows or of copies of them.
     """
 
     name: str
@@ -55,7 +55,7 @@ def passed_cache(call: GenerateCall) -> PassedCache | None:
     cache, mask = call.get(name), call.mask
     columns = columns_of(cache)
     whole = call.width > columns and (mask is None or mask.ndim != 2 or mask.shape[1] == call.width)
-    return PassedCache(name, cache, columns, whole, _is_cache(cache))
+    return PassedCache(name, cache, columns, whole, _is_cache(cache) and _rows_of(cache) % call.batch == 0)
 
 
 def _is_cache(value: Any) -> bool:
@@ -63,6 +63,14 @@ def _is_cache(value: Any) -> bool:
     if isinstance(value, tuple):
         return tuples_are_caches()
     return hasattr(value, "get_seq_length") or "Cache" in type(value).__name__
+
+
+def _rows_of(cache: Any) -> int:
+    """The number of rows that a cache has columns of; 0 where it has none yet, or cannot tell."""
+    if not columns_of(cache):
+        return 0
+    keys = cache[0][0] if isinstance(cache, tuple) else next((holder[key] for holder, key in slots(cache)), None)
+    return keys.shape[0] if isinstance(keys, Tensor) and keys.ndim == 4 else 0
 
 
 def cache_bound(

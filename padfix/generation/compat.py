@@ -110,7 +110,7 @@ def eos_ids(config: GenerationConfig) -> tuple[int, ...]:
     if ids is None:
         return ()
     if hasattr(ids, "tolist"):
-        ids = ids.tolist()
+        ids = ids.flatten().tolist()
     return tuple(ids) if isinstance(ids, (list, tuple)) else (ids,)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
+
+from transformers import GenerationConfig
 
 from .compat import positions_advance
 
-__all__ = ["config_limits", "hidden_size", "text_config", "windows"]
+__all__ = ["config_limits", "generation_defaults", "hidden_size", "text_config", "windows"]
 
 # GPT-Neo has `window_size`, ModernBERT's decoder `local_attention`, RecurrentGemma `attention_window_size`.
 WINDOWS = (
@@ -18,6 +21,12 @@ WINDOWS = (
     "local_attention",
     "attention_window_size",
 )
+
+
+@lru_cache(maxsize=1)
+def generation_defaults() -> Mapping[str, Any]:
+    """What a generation config holds by itself."""
+    return vars(GenerationConfig())
 
 
 def text_config(config: Any) -> Any:

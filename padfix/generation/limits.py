@@ -24,6 +24,7 @@ from .compat import (
     repetition_penalty_skips_pads,
     width_counts_forwards,
 )
+from .configs import generation_defaults
 from .decoding import passed_by_caller
 from .guidance import needs_axes
 from .processors import TWINS
@@ -71,7 +72,7 @@ NOT_ALIGNED = frozenset(
 
 
 def _is_set(value: Any, call: GenerateCall) -> bool:
-    return bool(value)
+    return isinstance(value, Tensor) or bool(value)
 
 
 def _is_not_one(value: Any, call: GenerateCall) -> bool:
@@ -114,14 +115,16 @@ READS_HISTORY: Mapping[str, Callable[[Any, GenerateCall], bool]] = {
 def pad_bound(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
     """What sees every pad that the model sees, and cannot be kept from it."""
     for name in ("constraints", "force_words_ids", "penalty_alpha"):
-        if getattr(config, name, None):
+        if _is_set(getattr(config, name, None), call):
             yield f"{name}=... (its decoding loop looks at pads)"
     penalty, rows = config.encoder_repetition_penalty, (config.num_beams, config.num_return_sequences)
     if penalty not in (None, 1) and not set(rows) <= {None, 1} and not encoder_penalty_reaches_every_row():
         yield f"encoder_repetition_penalty={penalty} (this release applies it to some of a prompt's rows)"
-    cached = call.arguments.get("use_cache", config.use_cache)
-    if not cached and cached is not False:  # the model makes caches all the same
-        yield f"use_cache={_shown(cached)} (its positions count pads; True and False are exact)"
+    named, configured = call.arguments.get("use_cache", True), config.use_cache
+    for cached in (named, True if configured is generation_defaults()["use_cache"] else configured):
+        if not cached and cached is not False:  # the model makes caches all the same
+            yield f"use_cache={_shown(cached)} (its positions count pads; True and False are exact)"
+            break
     yield from _paged(config)
     if chunks_count_columns() and getattr(config, "prefill_chunk_size", None) is not None:
         yield f"prefill_chunk_size={config.prefill_chunk_size} (this release counts pads as positions then)"

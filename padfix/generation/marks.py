@@ -45,6 +45,8 @@ def remember(output: Any, call: GenerateCall, real: Tensor | None = None, past: 
     sequences = output if isinstance(output, Tensor) else getattr(output, "sequences", None)
     if not isinstance(sequences, Tensor) or sequences.ndim != 2 or (call.ids is not None and call.ids.ndim != 2):
         return
+    if real is not None and real.shape != (call.batch, call.width):  # a mask that transformers took for something else
+        return
     prompt, reply = _prompt(call, real, past), _reply(call, sequences)
     for cache in seen.values():
         columns, keys = columns_of(cache), _some_keys(cache)

@@ -6,8 +6,6 @@ what can be read without.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -17,6 +15,7 @@ from transformers.generation.utils import GenerationMixin
 
 from .call import GenerateCall
 from .compat import configs_can_ask, vocabulary_size
+from .configs import generation_defaults
 from .limits import cut_before_us
 
 __all__ = ["QUIET", "have_embeddings", "is_plain"]
@@ -87,7 +86,7 @@ def _is_quiet(call: GenerateCall, size: int) -> bool:
     configs = (own,) if passed is None else (passed, own)
     if not all(isinstance(one, GenerationConfig) and _has_only_quiet(one) for one in configs):
         return False
-    asked = [one.use_cache for one in configs if one.use_cache is not _defaults()["use_cache"]]
+    asked = [one.use_cache for one in configs if one.use_cache is not generation_defaults()["use_cache"]]
     if not all(isinstance(one, bool) for one in (call.arguments.get("use_cache", True), *asked)):
         return False  # None or 0, under which positions count pads
     pads = (call.get("pad_token_id"), *(one.pad_token_id for one in configs))
@@ -95,7 +94,7 @@ def _is_quiet(call: GenerateCall, size: int) -> bool:
 
 
 def _has_only_quiet(config: GenerationConfig) -> bool:
-    default = _defaults()
+    default = generation_defaults()
     return not any(
         value is not None
         and value is not False
@@ -109,8 +108,3 @@ def _has_only_quiet(config: GenerationConfig) -> bool:
 
 def _equal(value: Any, default: Any) -> bool:
     return type(value) is type(default) and not isinstance(value, Tensor) and bool(value == default)
-
-
-@lru_cache(maxsize=1)
-def _defaults() -> Mapping[str, Any]:
-    return vars(GenerationConfig())

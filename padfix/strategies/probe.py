@@ -33,7 +33,10 @@ from ..notices import info_once, warn_once
 from .job import Job
 from .left_pad import to_model, valid_pad_id
 
-__all__ = ["PADS", "STEPS", "probed"]
+__all__ = ["OUT_OF_MEMORY", "PADS", "STEPS", "probed"]
+
+# On whatever device. Another call, or fewer prompts, may still have room.
+OUT_OF_MEMORY = (MemoryError, torch.cuda.OutOfMemoryError)
 
 # The columns of pads before the longest prompt, and the new tokens: one token is not enough, since of the models that
 # left padding gets wrong about half are exact on the first.
@@ -145,7 +148,7 @@ class _Trial:
                 return None
             try:
                 together = self._logits(self.rows, self.pads)
-            except torch.cuda.OutOfMemoryError:
+            except OUT_OF_MEMORY:
                 return None
             except Exception:  # such as an index out of range: pads were taken for tokens
                 return False

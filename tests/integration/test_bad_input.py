@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import re
 from collections.abc import Callable, Mapping
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from facts import CACHE_FIELD
 from oracle import GREEDY, PADDERS, ROWS, build
 from stock import assert_replies, assert_stocks, new_tokens, outcome, suppressed_outcome, unchanged
 from torch import Tensor
@@ -267,3 +269,36 @@ def test_a_decoder_row_without_a_token_shifts_no_other() -> None:
     )
     assert torch.equal(output[:, :4], prompts)
     assert output[1, 4 : 4 + alone.output.shape[1] - 3].tolist() == alone.output[0, 3:].tolist()
+
+
+def test_a_cache_of_other_rows_is_stocks_to_refuse() -> None:
+    model = build("mistral")
+    with padfix.suppressed():
+        rows = torch.tensor([ROWS[0][:2], ROWS[1][:2]])
+        held = model.generate(rows, max_new_tokens=1, do_sample=False, return_dict_in_generate=True, use_cache=True)
+    cache = getattr(held, CACHE_FIELD)
+    batch = {**PADDERS["right"](ROWS), **GREEDY, CACHE_FIELD: cache}
+    stock = suppressed_outcome(lambda: model.generate(**batch | {CACHE_FIELD: copy.deepcopy(cache)}))
+    got = outcome(lambda: model.generate(**batch))
+    assert stock.error is not None
+    assert type(got.error) is type(stock.error)
+
+
+def test_output_beside_a_mask_of_another_width_is_stocks() -> None:
+    batch = {**PADDERS["right"](ROWS), **GREEDY, "return_dict_in_generate": True}
+    batch["attention_mask"] = torch.nn.functional.pad(batch["attention_mask"], (0, 1))
+    stock = suppressed_outcome(lambda: build("gpt2").generate(**batch))
+    got = outcome(lambda: build("gpt2").generate(**batch))
+    assert type(got.error) is type(stock.error)
+    if stock.error is None:
+        assert torch.equal(got.output.sequences, stock.output.sequences)
+        assert "attention_mask= of shape" in got.said[0]
+
+
+def test_a_tensor_for_a_flag_that_looks_at_pads_is_named() -> None:
+    batch = {**PADDERS["right"](ROWS), **GREEDY, "penalty_alpha": torch.ones(2), "top_k": 1}
+    stock = suppressed_outcome(lambda: build("llama").generate(**batch))
+    got = outcome(lambda: build("llama").generate(**batch))
+    assert type(got.error) is type(stock.error)
+    if stock.error is None:
+        assert "penalty_alpha=" in got.said[0]

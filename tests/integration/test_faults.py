@@ -1,4 +1,4 @@
-"""A fault at any step passes through as it is, leaves the caller's objects alone, and is forgotten by the next call."""
+"""A fault at any step passes through, or leaves the call to transformers; nothing of the caller's is touched."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from oracle import EOS, GREEDY, PADDERS, ROWS, build, left_padded, right_padded
-from stock import REFUSED, assert_replies, expected, unchanged
+from stock import REFUSED, assert_replies, expected, outcome, suppressed_outcome, unchanged
 from transformers.generation.utils import GenerationMixin
 
 import padfix
-from padfix import PadfixWarning, notices, pipeline
+from padfix import PadfixError, PadfixWarning, RightPaddingError, notices, pipeline
 from padfix.generation import compat, limits, pads
 from padfix.layout.plan import LayoutPlan
 from padfix.strategies import left_pad
@@ -104,17 +104,44 @@ def _raising(fault: BaseException) -> Callable[..., Any]:
     return raises
 
 
+# Those that look at the call. What goes wrong there goes wrong before anything was computed or changed.
+READING = tuple(STEPS)[1 : tuple(STEPS).index("to_model")]
+# Those that no argument brings about.
+OF_THE_PROCESS = ("KeyboardInterrupt", "OutOfMemoryError", "SystemExit")
+
+
 @pytest.mark.filterwarnings("ignore:the field .* of this output is None:padfix.PadfixWarning")
 @pytest.mark.parametrize("kind", FAULTS)
 @pytest.mark.parametrize("step", STEPS)
 def test_a_fault_at_any_step_passes_through_and_is_forgotten(
     step: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if step in READING and kind not in OF_THE_PROCESS:
+        pytest.skip("transformers answers")
     model, fault = build("llama"), FAULTS[kind]()
     arguments = right_padded(ROWS) | GREEDY | {"return_dict_in_generate": True}
     with leaves_no_trace(model, arguments), monkeypatch.context() as planted:
         planted.setattr(*STEPS[step], _raising(fault))
         assert_passes_through(lambda: model.generate(**arguments), fault)
+
+
+@pytest.mark.parametrize("kind", [one for one in FAULTS if one not in OF_THE_PROCESS])
+@pytest.mark.parametrize("step", READING)
+def test_a_fault_in_reading_a_call_is_named_and_transformers_answers(
+    step: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, fault = build("llama"), FAULTS[kind]()
+    arguments = right_padded(ROWS) | GREEDY
+    stock = suppressed_outcome(lambda: model.generate(**arguments))
+    with leaves_no_trace(model, arguments), monkeypatch.context() as planted:
+        planted.setattr(*STEPS[step], _raising(fault))
+        got = outcome(lambda: model.generate(**arguments))
+        assert torch.equal(got.output, stock.output)
+        assert len(got.said) == 1
+        assert f"its arguments cannot be read ({type(fault).__name__})" in got.said[0]
+        with padfix.override("strict"), pytest.raises(PadfixError) as caught:
+            model.generate(**arguments)
+        assert isinstance(caught.value, RightPaddingError) or caught.value.__cause__ is fault
 
 
 @pytest.mark.parametrize("kind", FAULTS)

@@ -81,6 +81,14 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.fixture
+def recompiled_often() -> Iterator[None]:
+    """Has a forward compiled anew for every shape, rather than given up on after some."""
+    with torch._dynamo.config.patch(recompile_limit=64):
+        yield
+    torch.compiler.reset()
+
+
 # Compiling a forward anew for each shape takes long.
 SLOW = ("a compiled forward", "model.compile()")
 
@@ -89,10 +97,8 @@ SLOW = ("a compiled forward", "model.compile()")
     "change", [pytest.param(one, marks=pytest.mark.soak if one in SLOW else ()) for one in CHANGES]
 )
 @pytest.mark.parametrize("before", [False, True], ids=["before install", "after install"])
-def test_a_changed_model_is_repaired_and_by_one_call_too(
-    change: str, before: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 64, raising=False)
+@pytest.mark.usefixtures("recompiled_often")
+def test_a_changed_model_is_repaired_and_by_one_call_too(change: str, before: bool) -> None:
     if before:
         padfix.install("fix")
     model = CHANGES[change](build("llama"))
@@ -105,7 +111,6 @@ def test_a_changed_model_is_repaired_and_by_one_call_too(
     padfix.uninstall()
     assert _replies(model) != _right()
     assert _replies(model, direct) == _right()
-    torch.compiler.reset()
 
 
 def test_a_saved_model_and_its_pickle_know_nothing_of_padfix(tmp_path: Path) -> None:
@@ -164,7 +169,7 @@ def test_a_call_within_an_assisted_one_is_one_of_its_own() -> None:
     assert padfix.stats().calls == 2  # the assistant's are part of the first
 
 
-# Modules that are imported anew
+# Modules that are imported anew: what other tests have imported before would be another by then.
 
 
 @pytest.fixture
@@ -176,6 +181,7 @@ def reloaded_utils() -> Iterator[Callable[[], Any]]:
     vars(utils).update(before)
 
 
+@pytest.mark.fresh
 @pytest.mark.parametrize("first", ["install", "reload"])
 def test_models_are_repaired_after_the_library_was_reloaded(reloaded_utils: Callable[[], Any], first: str) -> None:
     model = build("llama")
@@ -194,6 +200,7 @@ def test_models_are_repaired_after_the_library_was_reloaded(reloaded_utils: Call
         assert _replies(model) != _right()
 
 
+@pytest.mark.fresh
 @pytest.mark.parametrize("module", ["padfix.patch", "padfix.record", "padfix.layers", "padfix.settings", "padfix"])
 def test_a_reload_of_padfix_patches_nothing_twice(module: str) -> None:
     model = build("llama")
@@ -211,6 +218,7 @@ def test_a_reload_of_padfix_patches_nothing_twice(module: str) -> None:
     assert not padfix.is_installed()
 
 
+@pytest.mark.fresh
 def test_a_padfix_that_is_imported_anew_takes_the_place_of_the_older_one(monkeypatch: pytest.MonkeyPatch) -> None:
     model = build("llama")
     padfix.install("strict")

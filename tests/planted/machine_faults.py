@@ -276,7 +276,7 @@ FAULTS: Mapping[str, MachineFault] = {
         notices, "warn_once", forwarding(lambda original, message, *key: notices.warn(message))
     ),
     "warn says nothing": MachineFault(notices, "warn_once", instead(lambda *_: None)),
-    "strict lets misplaced pads pass": MachineFault(pipeline, "_raise_if_misplaced", instead(lambda *_: None)),
+    "strict lets misplaced pads pass": MachineFault(pipeline, "raise_if_misplaced", instead(lambda *_: None)),
     "a call is not counted": MachineFault(notices, "tally", instead(lambda what: None)),
     "a block is entered twice": MachineFault(
         settings_module,

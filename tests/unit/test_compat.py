@@ -57,3 +57,10 @@ def test_ranks_step_together_where_asked_or_where_weights_are_in_shards(
     assert list(limits.width_bound(made, GenerationConfig())) == []
     named = "prefill_chunk_size=4 (every rank has to run the same number of chunks)"
     assert list(limits.width_bound(made, chunks)) == ([named] if together else [])
+
+
+@pytest.mark.parametrize("ids", [[5, 7], (5, 7), torch.tensor([5, 7]), torch.tensor([[5], [7]])], ids=str)
+def test_ends_of_a_row_are_read_whatever_holds_them(ids: Any) -> None:
+    config = GenerationConfig()
+    config.eos_token_id = ids
+    assert compat.eos_ids(config) == (5, 7)
