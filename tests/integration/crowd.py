@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import torch
 from chat import cache_name, cache_of
+from facts import RELEASE
 from oracle import GREEDY, ROWS, both_padded, build, embedded, holed, left_padded, right_padded
 from torch import Tensor
 from words import text, worded
@@ -179,6 +180,9 @@ JOBS: dict[str, Job] = {
     "warn": Job("llama", _call(_of(right_padded), repetition_penalty=2.0), _changed("warn")),
     "stock decoding": Job("llama", _call(_of(right_padded), repetition_penalty=3.0), _changed(decoding="stock")),
 }
+
+if RELEASE < (4, 51):  # nothing packs there, and transformers cannot read the tokenizer's words
+    del JOBS["packed"], JOBS["stop strings"]
 
 _MODELS: dict[str, Any] = {}
 

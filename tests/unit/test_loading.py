@@ -218,7 +218,10 @@ def test_loading_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
 CODE_OF_THE_FOLDER = """
 import pathlib
 pathlib.Path({marker!r}).touch()
-from transformers import LlamaConfig as Own, LlamaForCausalLM as OwnModel, PreTrainedTokenizerFast as OwnTokenizer
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+class Own(LlamaConfig): ...
+class OwnModel(LlamaForCausalLM): config_class = Own
+class OwnTokenizer(PreTrainedTokenizerFast): ...
 """
 
 
