@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from oracle import BOS, EOS, PAD, PADDERS, build
 from stock import Outcome, assert_same, outcome, sequences, suppressed_outcome, unchanged
 from torch import Tensor
+from transformers import GenerationConfig
 
 import padfix
 from padfix import PadfixError, notices
@@ -306,18 +307,19 @@ def _are_readable(ids: Any, mask: Any) -> bool:
     return ids.dtype != torch.bool and bool(((mask == 0) | (mask == 1)).all())
 
 
-# What is the same for every row, whatever its shape, or left out.
-WHOLE = ("position_ids", "eos_token_id")
+# What is the same for every row, whatever its shape.
+WHOLE = frozenset(vars(GenerationConfig()))
 
 
 def _of_row(keywords: dict[str, Any], row: int, rows: int, width: int, length: int) -> dict[str, Any]:
     """The arguments of one row's own call."""
     own: dict[str, Any] = {}
     for key, value in keywords.items():
-        if isinstance(value, Tensor) and value.ndim > 1 and value.shape[0] == rows and key not in WHOLE:
-            own[key] = value[row : row + 1]
-        elif key == "position_ids":
+        if key == "position_ids":
             continue
+        has_rows = isinstance(value, Tensor) and value.ndim > 1 and value.shape[0] == rows
+        if has_rows and key not in WHOLE:
+            own[key] = value[row : row + 1]
         elif key == "max_length" and type(value) is int:
             own[key] = value - width + length
         else:
