@@ -150,7 +150,7 @@ def is_stocks_or_right(name: str, case: Hostile) -> None:
         assert case.mode == "strict", f"{case.mode}: {got.error!r}"
         assert got.raised != stock.raised
         return
-    if _draws(keywords):
+    if _draws(keywords) or UNDEFINED in case.changes:
         return
     if _is_stocks(got, stock):
         if case.mode == "fix" and got.error is None:
@@ -161,6 +161,8 @@ def is_stocks_or_right(name: str, case: Hostile) -> None:
     if any(one in caches for one in case.changes):
         return  # nobody can say what stands in its columns; what comes of real ones is held by laws of their own
     alone = replies_alone(name, case)
+    if got.error is not None and alone is not None and None in alone.replies:
+        return  # a row without a token runs as its pads: under rubbish they may raise what no prompt does
     if alone is None and any(GUESSED in said for said in got.said):
         return
     assert alone is not None, f"neither stock's nor known: {got.error!r}, in stock {stock.error!r}, {got.said}"
@@ -183,6 +185,8 @@ def _is_right_or_refused(got: Outcome, alone: Alone | None, case: Hostile, keywo
         assert_right(got.output, alone.replies, keywords)
 
 
+# GPT-2 looks positions up in whatever memory stands behind such a tensor.
+UNDEFINED = ("position_ids", "meta tensor")
 # Caches with as many rows as there are prompts, whose columns hold no tokens.
 FILLED = (("past_key_values", "cache of 3 rows"), ("past_key_values", "cache of many columns"))
 # A decoder that has an encoder puts the encoder's columns into such a cache as well.
