@@ -128,7 +128,7 @@ class BatchPolicy:
             ValueError: `generated` is not the output for this batch.
             TypeError: The arguments are something else, or in another order.
         """
-        if not isinstance(batch, Mapping) or not callable(getattr(tokenizer, "decode", None)):
+        if not isinstance(batch, Mapping) or not _is_tokenizer(tokenizer):
             raise TypeError(
                 f"tokenizer is a {type(tokenizer).__name__} and batch a {type(batch).__name__}. Pass the tokenizer, "
                 "what generate gave, and the batch with its input_ids, in this order."
@@ -140,9 +140,13 @@ class BatchPolicy:
         return [str(tokenizer.decode(until_end(reply, ends), skip_special_tokens=True)) for reply in replies]
 
 
+def _is_tokenizer(value: Any) -> bool:
+    return callable(getattr(value, "decode", None)) and hasattr(value, "eos_token_id")
+
+
 def check_order(model: Any, tokenizer: Any) -> None:
     """Raises `TypeError` for what is no model and its tokenizer, in this order."""
-    if not callable(getattr(model, "generate", None)) or not callable(getattr(tokenizer, "decode", None)):
+    if not callable(getattr(model, "generate", None)) or not _is_tokenizer(tokenizer):
         raise TypeError(
             f"model is a {type(model).__name__} and tokenizer a {type(tokenizer).__name__}. Pass a model that "
             "generates and its tokenizer, in this order."
@@ -201,8 +205,12 @@ def _cut_off(rows: Sequence[Sequence[int]], cut: Sequence[int], limit: int | Non
 
 def _sequences(generated: Any) -> Tensor:
     sequences = getattr(generated, "sequences", generated)
-    if not isinstance(sequences, Tensor):
+    try:
         sequences = torch.as_tensor(sequences)
+    except (RuntimeError, TypeError) as error:
+        raise TypeError(f"generated is a {type(generated).__name__}. Pass what generate gave.") from error
+    if sequences.is_meta:
+        raise ValueError("generated is on the device meta, without values. Pass what generate gave.")
     if sequences.ndim != 2:
         raise ValueError(f"generated has shape {tuple(sequences.shape)}. Pass what generate gave: (rows, columns).")
     return sequences

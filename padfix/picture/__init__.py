@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 from .batch import read
@@ -33,6 +34,7 @@ def show(
 
     Raises:
         PromptError: That is no batch, or it has no mask and there is no pad id to find its pads by.
+        TypeError: An id, or the number of rows, is no whole number.
 
     >>> print(show([[1, 1, 1], [1, 0, 0]]))
     before: your layout    after: the model's layout
@@ -46,4 +48,7 @@ def show(
     """
     pad = getattr(tokenizer, "pad_token_id", None) if pad_token_id is None else pad_token_id
     eos = getattr(tokenizer, "eos_token_id", None) if eos_token_id is None else eos_token_id
+    for name, value in (("pad_token_id", pad), ("eos_token_id", eos), ("max_rows", max_rows)):
+        if value is not None and not isinstance(value, Integral):
+            raise TypeError(f"{name} is of type {type(value).__name__}. Pass a whole number.")
     return Picture(read(batch, pad_token_id=pad, eos_token_ids=[] if eos is None else [eos]), tokenizer, max_rows)

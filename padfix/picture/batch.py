@@ -121,13 +121,17 @@ def _is_mask(matrix: Tensor) -> bool:
 
 def _matrix(name: str, value: Any) -> Tensor:
     """A value as a tensor of shape (batch, width) on the CPU; one row alone is a batch of one."""
-    matrix = value.detach().cpu() if isinstance(value, Tensor) else _from_rows(name, value)
+    matrix = (
+        (value if value.is_meta else value.detach().cpu()) if isinstance(value, Tensor) else _from_rows(name, value)
+    )
     matrix = matrix[None] if matrix.ndim == 1 else matrix
     if matrix.ndim != 2 or matrix.is_complex():
         raise PromptError(f"{name} has shape {tuple(matrix.shape)} and holds {matrix.dtype}. {EXPECTED}")
+    if matrix.is_meta or matrix.layout != torch.strided:
+        raise PromptError(f"{name} is on the device meta, or sparse: there are no cells to draw. {EXPECTED}")
     if 0 in matrix.shape:
         raise PromptError(f"{name} has shape {tuple(matrix.shape)}: there is nothing to draw. {EXPECTED}")
-    return matrix
+    return matrix.cpu()
 
 
 def _from_rows(name: str, value: Any) -> Tensor:
