@@ -12,7 +12,7 @@ import pytest
 
 import padfix
 
-ROOT = Path(padfix.__file__).parents[1]
+ROOT, TESTS = Path(padfix.__file__).parents[1], Path(__file__).parents[1]
 
 # What both programs begin with; `right` comes of the prompts alone, without padfix's pipeline.
 START = """
@@ -144,7 +144,7 @@ def _printed(program: str, folder: Path) -> list[str]:
     file = folder / "program.py"
     file.write_text(textwrap.dedent(program), encoding="utf-8")
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PADFIX", "COV_"))}
-    path = os.pathsep.join((str(ROOT), str(ROOT / "tests")))
+    path = os.pathsep.join((str(ROOT), str(TESTS)))
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(file)],
         env={**clean, "PYTHONPATH": path, "PADFIX": "fix"},

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from facts import RELEASE
 from hypothesis import strategies as st
 from oracle import BOS, EOS, PAD, PADDERS, build
 from stock import Outcome, assert_same, outcome, sequences, suppressed_outcome, unchanged
@@ -47,8 +48,9 @@ NEW = 2
 
 @functools.cache
 def model(name: str) -> Any:
-    """A model of the table in float64."""
-    return build(name, **MODELS[name]).double()
+    """A model of the table in float64; below 4.57 GPT-2 takes no pads in it."""
+    made = build(name, **MODELS[name])
+    return made if name == "gpt2" and RELEASE < (4, 57) else made.double()
 
 
 @dataclass(frozen=True)
