@@ -47,9 +47,8 @@ def is_part(model: Any) -> bool:
         return False
     if parts.next_call:
         return True
-    return any(
-        model is one for one in parts.assistant.modules()
-    )  # PEFT and torch.compile wrap the model that is called
+    # PEFT and torch.compile wrap the model that is called.
+    return any(model is one for one in parts.assistant.modules())
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..layout.plan import LayoutPlan
 from .call import GenerateCall
-from .columns import columns_of, slots
+from .columns import columns_of, first_keys, slots
 from .compat import CACHE_NAMES, tuples_are_caches
 from .configs import windows
 from .marks import contradiction
@@ -67,10 +67,8 @@ def _is_cache(value: Any) -> bool:
 
 def _rows_of(cache: Any) -> int:
     """The number of rows that a cache has columns of; 0 where it has none yet, or cannot tell."""
-    if not columns_of(cache):
-        return 0
-    keys = cache[0][0] if isinstance(cache, tuple) else next((holder[key] for holder, key in slots(cache)), None)
-    return keys.shape[0] if isinstance(keys, Tensor) and keys.ndim == 4 else 0
+    keys = first_keys(cache) if columns_of(cache) else None
+    return 0 if keys is None else keys.shape[0]
 
 
 def cache_bound(

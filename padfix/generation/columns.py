@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-__all__ = ["columns_of", "slots"]
+__all__ = ["columns_of", "first_keys", "slots"]
 
 
 def columns_of(cache: Any) -> int:
@@ -32,3 +32,10 @@ def slots(cache: Any) -> Iterator[tuple[MutableMapping[str, Any] | MutableSequen
     for layer in layers:
         if getattr(layer, "is_initialized", True) and vars(layer).get("keys") is not None:
             yield from ((vars(layer), name) for name in ("keys", "values"))
+
+
+def first_keys(cache: Any) -> Tensor | None:
+    """The keys of the first layer, of shape (rows, heads, columns, size); None where there are none yet, or to tell."""
+    tuples = isinstance(cache, tuple) and columns_of(cache)
+    keys = cache[0][0] if tuples else next((holder[key] for holder, key in slots(cache)), None)
+    return keys if isinstance(keys, Tensor) and keys.ndim == 4 and 0 not in keys.shape else None

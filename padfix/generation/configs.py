@@ -10,7 +10,7 @@ from transformers import GenerationConfig
 
 from .compat import positions_advance
 
-__all__ = ["config_limits", "generation_defaults", "hidden_size", "text_config", "windows"]
+__all__ = ["config_limits", "generation_defaults", "hidden_size", "odd_caches", "text_config", "windows"]
 
 # GPT-Neo has `window_size`, ModernBERT's decoder `local_attention`, RecurrentGemma `attention_window_size`.
 WINDOWS = (
@@ -27,6 +27,18 @@ WINDOWS = (
 def generation_defaults() -> Mapping[str, Any]:
     """What a generation config holds by itself."""
     return vars(GenerationConfig())
+
+
+def odd_caches(named: Any, *configs: Any) -> list[Any]:
+    """The values for `use_cache` under which a model makes caches all the same: neither True nor False, such as 0.
+
+    Args:
+        named: What the call names; True where it names nothing.
+        configs: The generation configs that it could run with, where the default says nothing either.
+    """
+    default = generation_defaults()["use_cache"]
+    asked = [named, *(one.use_cache for one in configs if one.use_cache is not default)]
+    return [one for one in asked if not one and one is not False]
 
 
 def text_config(config: Any) -> Any:

@@ -24,7 +24,7 @@ from .compat import (
     repetition_penalty_skips_pads,
     width_counts_forwards,
 )
-from .configs import generation_defaults
+from .configs import odd_caches
 from .decoding import passed_by_caller
 from .guidance import needs_axes
 from .processors import TWINS
@@ -120,11 +120,8 @@ def pad_bound(call: GenerateCall, config: GenerationConfig) -> Iterator[str]:
     penalty, rows = config.encoder_repetition_penalty, (config.num_beams, config.num_return_sequences)
     if penalty not in (None, 1) and not set(rows) <= {None, 1} and not encoder_penalty_reaches_every_row():
         yield f"encoder_repetition_penalty={penalty} (this release applies it to some of a prompt's rows)"
-    named, configured = call.arguments.get("use_cache", True), config.use_cache
-    for cached in (named, True if configured is generation_defaults()["use_cache"] else configured):
-        if not cached and cached is not False:  # the model makes caches all the same
-            yield f"use_cache={_shown(cached)} (its positions count pads; True and False are exact)"
-            break
+    for cached in odd_caches(call.arguments.get("use_cache", True), config)[:1]:
+        yield f"use_cache={_shown(cached)} (its positions count pads; True and False are exact)"
     yield from _paged(config)
     if chunks_count_columns() and getattr(config, "prefill_chunk_size", None) is not None:
         yield f"prefill_chunk_size={config.prefill_chunk_size} (this release counts pads as positions then)"

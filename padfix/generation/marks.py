@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .call import GenerateCall
-from .columns import columns_of, slots
+from .columns import columns_of, first_keys
 from .compat import CACHE_NAMES, eos_ids, resolved_config
 from .outputs import cache_fields
 
@@ -124,11 +124,8 @@ def _bearer(cache: Any) -> Any:
 
 def _some_keys(cache: Any) -> Tensor | None:
     """One number of the first layer's keys for each row and column, as far as the columns are there."""
-    tuples = isinstance(cache, tuple) and columns_of(cache)
-    keys = cache[0][0] if tuples else next((holder[key] for holder, key in slots(cache)), None)
-    if not isinstance(keys, Tensor) or keys.ndim != 4 or 0 in keys.shape:
-        return None
-    return keys[:, 0, : columns_of(cache), 0]  # a static one has room for more
+    keys = first_keys(cache)
+    return None if keys is None else keys[:, 0, : columns_of(cache), 0]  # a static one has room for more
 
 
 def _prompt(call: GenerateCall, real: Tensor | None, past: Tensor | None) -> Tensor:

@@ -15,7 +15,7 @@ from transformers.generation.utils import GenerationMixin
 
 from .call import GenerateCall
 from .compat import configs_can_ask, vocabulary_size
-from .configs import generation_defaults
+from .configs import generation_defaults, odd_caches
 from .limits import cut_before_us
 
 __all__ = ["QUIET", "have_embeddings", "is_plain"]
@@ -86,9 +86,8 @@ def _is_quiet(call: GenerateCall, size: int) -> bool:
     configs = (own,) if passed is None else (passed, own)
     if not all(isinstance(one, GenerationConfig) and _has_only_quiet(one) for one in configs):
         return False
-    asked = [one.use_cache for one in configs if one.use_cache is not generation_defaults()["use_cache"]]
-    if not all(isinstance(one, bool) for one in (call.arguments.get("use_cache", True), *asked)):
-        return False  # None or 0, under which positions count pads
+    if odd_caches(call.arguments.get("use_cache", True), *configs):
+        return False
     pads = (call.get("pad_token_id"), *(one.pad_token_id for one in configs))
     return all(pad is None or (type(pad) is int and 0 <= pad < size) for pad in pads)
 
